@@ -1,0 +1,148 @@
+// Package config holds the settings of a run: one flat struct, read strictly from a YAML file, changed by key=value
+// overrides, checked as a whole before anything is loaded, and saved as it was resolved.
+//
+// A setting has exactly three sources, the later winning: Default, the file, an override given by the user. The
+// default of a command-line flag is never one of them.
+//
+// It leaves out nested sections, includes and environment variables.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Open reads path, applies overrides ("key=value"), and validates the result. It returns what the overrides changed,
+// one "key: old -> new" each. The error holds every fault found, one a line.
+func Open(path string, overrides []string) (*Config, []string, error) {
+	c, err := Load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	changes, err := c.SetAll(overrides)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("config %s:\n%w", path, err)
+	}
+	return c, changes, nil
+}
+
+// Load reads path over the defaults. Unknown keys, duplicate keys and values of a wrong type are errors that name file
+// and line; all of them are reported together. The values are not yet validated, since overrides may follow.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return parse(path, text)
+}
+
+func parse(path string, text []byte) (*Config, error) {
+	c := Default()
+	root, err := parseYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("config %s: %w", path, err)
+	}
+	if root == nil {
+		return c, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: got %s, want lines of the form key: value", path, root.Line, describe(root))
+	}
+	var faults []error
+	seen := map[string]int{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if line, twice := seen[key.Value]; twice {
+			faults = append(faults, fmt.Errorf("%s:%d: %s is given twice, first in line %d",
+				path, key.Line, key.Value, line))
+			continue
+		}
+		seen[key.Value] = key.Line
+		if err := c.setNode(key.Value, value); err != nil {
+			faults = append(faults, fmt.Errorf("%s:%d: %w", path, key.Line, err))
+		}
+	}
+	return c, errors.Join(faults...)
+}
+
+// parseYAML returns the top node of the one document in text, or nil if there is none.
+func parseYAML(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	var documents []yaml.Node
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, document)
+	}
+	switch {
+	case len(documents) == 0 || len(documents[0].Content) == 0:
+		return nil, nil
+	case len(documents) > 1:
+		return nil, fmt.Errorf("line %d: a second YAML document begins; want one", documents[1].Line)
+	}
+	return documents[0].Content[0], nil
+}
+
+// Set changes one key and returns "key: old -> new", or "" if the value was already that. The value of a text is taken
+// literally; numbers, true/false and lists ("[a, b]") follow YAML. Key may be written with - for _.
+func (c *Config) Set(key, value string) (change string, err error) {
+	key = strings.ReplaceAll(strings.TrimSpace(key), "-", "_")
+	field, ok := c.field(key)
+	if !ok {
+		return "", unknownKey(key)
+	}
+	before := format(field)
+	if field.Kind() == reflect.String {
+		field.SetString(value)
+	} else {
+		node, err := parseYAML([]byte(value))
+		if err != nil {
+			return "", fmt.Errorf("%s: got %q, want %s: %w", key, value, want(field), err)
+		}
+		if node == nil {
+			return "", fmt.Errorf("%s: got nothing, want %s", key, want(field))
+		}
+		if err := c.setNode(key, node); err != nil {
+			return "", err
+		}
+	}
+	if after := format(field); after != before {
+		return fmt.Sprintf("%s: %s -> %s", key, before, after), nil
+	}
+	return "", nil
+}
+
+// SetAll applies overrides of the form "key=value" in order and returns what changed, as Set words it. The error names
+// every override that could not be applied.
+func (c *Config) SetAll(overrides []string) (changes []string, err error) {
+	var faults []error
+	for _, override := range overrides {
+		key, value, ok := strings.Cut(override, "=")
+		if !ok {
+			faults = append(faults, fmt.Errorf("--set %s: want key=value", override))
+			continue
+		}
+		change, err := c.Set(key, value)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--set %s: %w", override, err))
+		} else if change != "" {
+			changes = append(changes, change)
+		}
+	}
+	return changes, errors.Join(faults...)
+}

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Tiny is the value of train_data, eval_data and corpus that stands for the small world made in memory.
+const Tiny = "tiny"
+
+// RandomModel is the value of model that stands for an untrained model.
+const RandomModel = "random"
+
+// QuestionMark is replaced by the question in user_prompt.
+const QuestionMark = "{question}"
+
+// Validate checks ranges, allowed words, divisibility and what the keys say together. The error holds all faults, one
+// a line, each beginning with its key. No file is looked at.
+func (c *Config) Validate() error {
+	var faults []error
+	fault := func(key, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	value := reflect.ValueOf(c).Elem()
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		if message := checkField(value.Field(i), field.Tag); message != "" {
+			fault(field.Tag.Get("yaml"), "%s", message)
+		}
+	}
+	c.checkModel(fault)
+	c.checkData(fault)
+	c.checkPrompt(fault)
+	c.checkTraining(fault)
+	c.checkEval(fault)
+	if err := c.checkContext(c.MaxContext); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// checkField checks one value against the tags of its field and returns what is wrong with it.
+func checkField(value reflect.Value, tag reflect.StructTag) string {
+	if words := strings.Fields(tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, value.String()) {
+		return fmt.Sprintf("got %q, want one of %s", value.String(), strings.Join(words, ", "))
+	}
+	var number float64
+	switch value.Kind() {
+	case reflect.Int:
+		number = float64(value.Int())
+	case reflect.Float64:
+		number = value.Float()
+	default:
+		return ""
+	}
+	if math.IsNaN(number) || math.IsInf(number, 0) {
+		return fmt.Sprintf("got %v, want a finite number", number)
+	}
+	for _, bound := range []struct {
+		tag, words string
+		outside    func(limit float64) bool
+	}{
+		{"min", "at least", func(limit float64) bool { return number < limit }},
+		{"max", "at most", func(limit float64) bool { return number > limit }},
+		{"above", "more than", func(limit float64) bool { return number <= limit }},
+	} {
+		if limit, err := strconv.ParseFloat(tag.Get(bound.tag), 64); err == nil && bound.outside(limit) {
+			return fmt.Sprintf("got %v, want %s %s", value.Interface(), bound.words, tag.Get(bound.tag))
+		}
+	}
+	return ""
+}
+
+type faultFunc func(key, format string, args ...any)
+
+func (c *Config) checkModel(fault faultFunc) {
+	for _, need := range []struct{ key, value, what string }{
+		{"run_dir", c.RunDir, "a folder for the run's files"},
+		{"model", c.Model, `a folder, a GGUF file, a hub name or "random"`},
+		{"reference", c.Reference, `"base", a folder, a GGUF file or a hub name`},
+	} {
+		if need.value == "" {
+			fault(need.key, "is empty; want %s", need.what)
+		}
+	}
+	if c.RandomHeads > 0 && c.RandomHidden%(2*c.RandomHeads) != 0 {
+		fault("random_hidden", "%d is not a multiple of 2 x random_heads (%d)", c.RandomHidden, 2*c.RandomHeads)
+	}
+	if c.RandomKVHeads > 0 && c.RandomHeads%c.RandomKVHeads != 0 {
+		fault("random_kv_heads", "%d does not divide random_heads (%d)", c.RandomKVHeads, c.RandomHeads)
+	}
+}
+
+func (c *Config) checkData(fault faultFunc) {
+	if c.TrainData == "" {
+		fault("train_data", `is empty; want a JSONL or parquet file, or "tiny"`)
+	}
+	for i, path := range c.EvalData {
+		if path == "" {
+			fault("eval_data", "entry %d is empty", i+1)
+		}
+		if names := c.EvalSplits(); slices.Contains(names[:i], names[i]) {
+			fault("eval_data", "two files give the split %s; copy or rename one", names[i])
+		}
+	}
+	if c.Task != "search" {
+		return
+	}
+	if c.RetrieverURL == "" {
+		c.checkCorpus(fault)
+		return
+	}
+	if u, err := url.Parse(c.RetrieverURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		fault("retriever_url", "got %q, want an address such as http://127.0.0.1:8000/retrieve", c.RetrieverURL)
+	}
+}
+
+// checkCorpus refuses a corpus that cannot hold the answers: the world made in memory goes only with its own questions.
+func (c *Config) checkCorpus(fault faultFunc) {
+	if c.Corpus == "" {
+		fault("corpus", "is empty; task search needs a corpus or a retriever_url")
+		return
+	}
+	for _, questions := range append([]string{c.TrainData}, c.EvalData...) {
+		if questions != "" && (questions == Tiny) != (c.Corpus == Tiny) {
+			fault("corpus", "%s does not hold the answers to the questions of %s; use the corpus that belongs to them",
+				c.Corpus, questions)
+		}
+	}
+}
+
+func (c *Config) checkPrompt(fault faultFunc) {
+	if c.PromptSource == "config" && c.UserPrompt != DefaultPrompt && !strings.Contains(c.UserPrompt, QuestionMark) {
+		fault("user_prompt", "has no %s, so that every question would get the same prompt", QuestionMark)
+	}
+}
+
+func (c *Config) checkTraining(fault faultFunc) {
+	if c.GroupSize < 2 {
+		fault("group_size", "got %d, want at least 2: the baseline is the mean reward of the group, "+
+			"and an episode alone would always have advantage 0", c.GroupSize)
+	}
+	if c.Minibatches > 0 && c.PromptsPerStep%c.Minibatches != 0 {
+		fault("minibatches", "%d does not divide prompts_per_step (%d)", c.Minibatches, c.PromptsPerStep)
+	}
+	if c.RewardEM == 0 && c.RewardF1 == 0 && c.RewardLenient == 0 && c.RewardFormat == 0 {
+		fault("reward_em", "is 0 and so is every other reward_ key: nothing would be learned")
+	}
+	if c.Task == "gsm8k" && (c.RewardF1 != 0 || c.RewardLenient != 0) {
+		fault("reward_f1", "and reward_lenient are for task search; with gsm8k both must be 0")
+	}
+}
+
+func (c *Config) checkEval(fault faultFunc) {
+	if len(c.EvalData) == 0 && (c.EvalEvery > 0 || c.EvalAtStart) {
+		fault("eval_data", "is empty; name a file, or set eval_every: 0 and eval_at_start: false")
+	}
+	if c.EvalSamples > 1 && c.EvalTemperature == 0 {
+		fault("eval_samples", "is %d, but with eval_temperature 0 all samples are the same", c.EvalSamples)
+	}
+}
+
+// checkContext checks that an episode with one full search result fits into limit tokens; 0 stands for no limit.
+func (c *Config) checkContext(limit int) error {
+	need, words := c.MaxNewTokens, "max_new_tokens"
+	if c.Task == "search" {
+		need, words = need+c.MaxObsTokens, "max_new_tokens + max_obs_tokens"
+	}
+	if limit > 0 && need >= limit {
+		return fmt.Errorf("max_context: %s (%d) leaves no room for a prompt in %d tokens; raise max_context or lower them",
+			words, need, limit)
+	}
+	return nil
+}
+
+// ContextFor returns the number of tokens of a whole episode for a model that takes at most modelMax: max_context, or
+// modelMax where max_context is 0. It is an error if the model takes less than max_context, or if the token budgets do
+// not fit.
+func (c *Config) ContextFor(modelMax int) (int, error) {
+	if c.MaxContext > modelMax {
+		return 0, fmt.Errorf("max_context: got %d, but the model takes at most %d tokens", c.MaxContext, modelMax)
+	}
+	if c.MaxContext > 0 {
+		return c.MaxContext, nil
+	}
+	return modelMax, c.checkContext(modelMax)
+}
+
+// EvalSplits returns the name of each file of eval_data: the file's name without its ending, or, if two would be
+// equal, all of them with their folder's name in front ("nq_test").
+func (c *Config) EvalSplits() []string {
+	short, long := make([]string, len(c.EvalData)), make([]string, len(c.EvalData))
+	unique := map[string]bool{}
+	for i, path := range c.EvalData {
+		short[i] = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+		long[i] = filepath.Base(filepath.Dir(path)) + "_" + short[i]
+		unique[short[i]] = true
+	}
+	if len(unique) == len(short) {
+		return short
+	}
+	return long
+}
