@@ -94,7 +94,7 @@ func decodePassage(text []byte) (Passage, error) {
 		return Passage{}, errors.New(`"id" is empty`)
 	}
 	if len(row.Contents) == 0 {
-		return Passage{}, fmt.Errorf(`no "contents" (id %q); a corpus line is {"id": ..., "contents": "\"Title\"\ntext"}`, id)
+		return Passage{}, fmt.Errorf(`no "contents" (id %q); a line is {"id": ..., "contents": "\"Title\"\ntext"}`, id)
 	}
 	contents, err := oneString(row.Contents, "contents", false)
 	if err != nil {

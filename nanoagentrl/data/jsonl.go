@@ -45,7 +45,8 @@ func readLines(path string, row func(line int, text []byte) error) error {
 		}
 	}
 	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return lineError(path, line+1, fmt.Errorf("line longer than %d MiB; is this one JSON object a line?", MaxLine>>20))
+		err = fmt.Errorf("line longer than %d MiB; is this one JSON object a line?", MaxLine>>20)
+		return lineError(path, line+1, err)
 	} else if err != nil {
 		return lineError(path, line+1, err)
 	}

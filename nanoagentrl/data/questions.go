@@ -42,13 +42,12 @@ func ReadQuestions(path string, opts QuestionOptions) ([]Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := &questionReader{path: path, source: opts.Source, placeOf: map[string]string{}}
+	reader := &questionReader{path: path, source: opts.Source, unit: "line", placeOf: map[string]int{}}
+	read := readLines
 	if parquet {
-		err = readParquet(path, func(row int, text []byte) error { return reader.add(fmt.Sprintf("row %d", row), text) })
-	} else {
-		err = readLines(path, func(line int, text []byte) error { return reader.add(fmt.Sprintf("line %d", line), text) })
+		reader.unit, read = "row", readParquet
 	}
-	if err != nil {
+	if err := read(path, reader.add); err != nil {
 		return nil, err
 	}
 	if len(reader.questions) == 0 {
@@ -76,12 +75,13 @@ func questionFiles(split string) []string {
 
 type questionReader struct {
 	path, source string
+	unit         string // what the places in the file are called
 	questions    []Question
-	placeOf      map[string]string
+	placeOf      map[string]int // by id
 }
 
 // add decodes one row and gives it what it does not say itself: a source and an id.
-func (r *questionReader) add(place string, text []byte) error {
+func (r *questionReader) add(place int, text []byte) error {
 	question, layout, err := decodeQuestion(text)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (r *questionReader) add(place string, text []byte) error {
 		question.ID = fmt.Sprintf("%s_%s_%d", question.Source, stem, len(r.questions))
 	}
 	if first, seen := r.placeOf[question.ID]; seen {
-		return fmt.Errorf("id %q again, first in %s; ids must be unique", question.ID, first)
+		return fmt.Errorf("id %q again, first in %s %d; ids must be unique", question.ID, r.unit, first)
 	}
 	r.placeOf[question.ID] = place
 	r.questions = append(r.questions, question)

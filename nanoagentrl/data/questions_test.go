@@ -22,7 +22,8 @@ func TestRowLayouts(t *testing.T) {
 		"own layout": {
 			`{"id": "q1", "question": "who?", "golden_answers": ["Ada", "A"], "gold_passage_id": "9",
 				"gold_passage_ids": ["9", 5], "type": "bridge", "source": "train"}`,
-			Question{ID: "q1", Text: "who?", Answers: []string{"Ada", "A"}, Source: "nq", GoldPassages: []string{"9", "5"}, Kind: "bridge"},
+			Question{ID: "q1", Text: "who?", Answers: []string{"Ada", "A"}, Source: "nq", GoldPassages: []string{"9", "5"},
+				Kind: "bridge"},
 		},
 		"no gold passages": {
 			`{"id": 3, "question": "when?", "golden_answers": [1999], "gold_passage_id": null, "gold_passage_ids": []}`,
@@ -32,7 +33,8 @@ func TestRowLayouts(t *testing.T) {
 			`{"id": "test_1", "question": "who?", "golden_answers": ["Ada"], "data_source": "hotpotqa", "ability": "x",
 				"prompt": [{"content": "Answer: who?\n", "role": "user"}],
 				"reward_model": {"ground_truth": {"target": ["Ada"]}, "style": "rule"}, "extra_info": {"index": 1}}`,
-			Question{ID: "test_1", Text: "who?", Answers: []string{"Ada"}, Source: "hotpotqa", Prompt: user("Answer: who?\n")},
+			Question{ID: "test_1", Text: "who?", Answers: []string{"Ada"}, Source: "hotpotqa",
+				Prompt: user("Answer: who?\n")},
 		},
 		"verl's GSM8K": {
 			`{"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": "Let us think: how many?"}],
@@ -83,7 +85,7 @@ func TestQuestionFaultNamesFileAndLine(t *testing.T) {
 		"no answers":          {`{"question": "x"}`, `:1: no answers: need "golden_answers"`},
 		"empty answers":       {`{"question": "x", "golden_answers": []}`, `:1: no answers`},
 		"blank answer":        {`{"question": "x", "golden_answers": ["y", " "]}`, `:1: answer 1 is empty`},
-		"null answer":         {`{"question": "x", "golden_answers": [null]}`, `:1: "golden_answers[0]" is null, not a string`},
+		"null answer":         {`{"question": "x", "golden_answers": [null]}`, `:1: "golden_answers[0]" is null`},
 		"answers as object":   {`{"question": "x", "golden_answers": {}}`, `:1: "golden_answers" is an object, not a string`},
 		"prompt as string":    {`{"question": "x", "golden_answers": ["y"], "prompt": "p"}`, `:1: "prompt" is not a list`},
 		"prompt without role": {`{"golden_answers": ["y"], "prompt": [{"content": "p"}]}`, `:1: "prompt"[0] lacks "role"`},
@@ -91,7 +93,7 @@ func TestQuestionFaultNamesFileAndLine(t *testing.T) {
 		"no number":           {`{"question": "x", "answer": "so\n#### many"}`, `:1: "answer" has "many" after its "####"`},
 		"duplicate id":        {good + "\n" + good, `:3: id "a" again, first in line 1`},
 		"reward_model":        {`{"question": "x", "reward_model": "y"}`, `:1: "reward_model" is a string, not an object`},
-		"source of a number":  {`{"question": "x", "golden_answers": ["y"], "data_source": 1}`, `:1: "data_source" is a number`},
+		"source of a number":  {`{"question": "x", "answer": "#### 1", "data_source": 1}`, `:1: "data_source" is a number`},
 		"nothing":             {"", ` holds no questions`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +186,8 @@ func sampleRow(id string) parquetRow {
 }
 
 func TestReadParquet(t *testing.T) {
-	questions, err := ReadQuestions(filepath.Dir(writeParquet(t, sampleRow("a"), sampleRow("b"))), QuestionOptions{Split: "train"})
+	folder := filepath.Dir(writeParquet(t, sampleRow("a"), sampleRow("b")))
+	questions, err := ReadQuestions(folder, QuestionOptions{Split: "train"})
 	require.NoError(t, err)
 	want := Question{ID: "a", Text: "who?", Answers: []string{"Ada", "latitude 90° North"}, Source: "nq",
 		Prompt: []tokenizer.Message{{Role: "user", Content: "Answer: who?"}}}

@@ -153,7 +153,7 @@ func (row *questionRow) answers() ([]string, rowLayout, error) {
 		}
 	}
 	if len(answers) == 0 {
-		return nil, 0, errors.New(`no answers: need "golden_answers", "reward_model"."ground_truth"."target" or "answer"`)
+		return nil, 0, errors.New(`no answers: need "golden_answers", "reward_model"."ground_truth" or "answer"`)
 	}
 	return answers, layout, nil
 }

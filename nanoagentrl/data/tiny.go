@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The words of the tiny world and of the tiny sums.
 var (
-	tinyFirst  = []string{"Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jon", "Kim", "Lea"}
-	tinyLast   = []string{"Bell", "Cole", "Dale", "Frost", "Gray", "Hill", "Kerr", "Lake", "Moss", "Reed", "Stone", "West"}
-	tinyTowns  = []string{"Alton", "Borden", "Corby", "Derby", "Elgin", "Fulda", "Genoa", "Hilo", "Izmir", "Jena"}
-	tinyTrades = []string{"baker", "carver", "farmer", "glazier", "mason", "miller", "painter", "smith", "tailor", "weaver"}
-	tinyThings = []string{"apples", "books", "coins", "pens", "shells"}
+	tinyFirst  = strings.Fields("Ada Ben Cleo Dan Eva Finn Gina Hugo Ida Jon Kim Lea")
+	tinyLast   = strings.Fields("Bell Cole Dale Frost Gray Hill Kerr Lake Moss Reed Stone West")
+	tinyTowns  = strings.Fields("Alton Borden Corby Derby Elgin Fulda Genoa Hilo Izmir Jena")
+	tinyTrades = strings.Fields("baker carver farmer glazier mason miller painter smith tailor weaver")
+	tinyThings = strings.Fields("apples books coins pens shells")
+	tinyOthers = strings.Fields("\" . ? a and as born finds has how in is loses many more now of the them trade was " +
+		"what where works")
 )
 
 // tinyLargest is the largest number in the tiny sums.
@@ -84,13 +87,7 @@ func TinyMath(seed uint64, n int) []Question {
 
 // TinyVocabulary returns all words of TinyWorld and TinyMath, sorted, each once.
 func TinyVocabulary() []string {
-	words := []string{
-		"\"", ".", "?", "a", "and", "as", "born", "finds", "has", "how", "in", "is", "loses", "many", "more", "now",
-		"of", "the", "them", "trade", "was", "what", "where", "works",
-	}
-	for _, list := range [][]string{tinyFirst, tinyLast, tinyTowns, tinyTrades, tinyThings} {
-		words = append(words, list...)
-	}
+	words := slices.Concat(tinyFirst, tinyLast, tinyTowns, tinyTrades, tinyThings, tinyOthers)
 	for i := range tinyLargest + 1 {
 		words = append(words, strconv.Itoa(i))
 	}

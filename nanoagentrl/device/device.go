@@ -66,16 +66,22 @@ func Open(choice string) (*Device, error) {
 
 // openBest takes the fastest backend that opens. CUDA is tried only where there is an NVIDIA driver.
 func openBest() (*Device, error) {
+	var cudaErr error
 	if hasNVIDIA() {
-		if dev, err := openXLA(CUDA); err == nil {
+		dev, err := openXLA(CUDA)
+		if err == nil {
 			return dev, nil
 		}
+		cudaErr = err
 	}
 	dev, err := openXLA(XLA)
-	if err == nil {
-		return dev, nil
+	if err != nil {
+		return openGo(fmt.Sprintf("XLA is not available: %v", err))
 	}
-	return openGo(fmt.Sprintf("XLA is not available: %v", err))
+	if cudaErr != nil {
+		dev.Reason = fmt.Sprintf("there is an NVIDIA driver, but %v", cudaErr)
+	}
+	return dev, nil
 }
 
 func openGo(reason string) (*Device, error) {

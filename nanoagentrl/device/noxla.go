@@ -15,7 +15,4 @@ func openXLA(Kind) (*Device, error) { return nil, errNoCgo }
 // PluginPath returns the file of the CPU plugin that would be used, or an error that says how to get one.
 func PluginPath() (string, error) { return "", errNoCgo }
 
-// PluginFolder returns the user's folder for XLA plugins.
-func PluginFolder() (string, error) { return "", errNoCgo }
-
 func hasNVIDIA() bool { return false }

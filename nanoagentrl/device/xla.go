@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 
 	"github.com/gomlx/go-xla/pkg/pjrt"
 	"github.com/gomlx/gomlx/backends/xla"
@@ -21,16 +18,27 @@ const HasXLA = true
 func openXLA(kind Kind) (*Device, error) {
 	xla.EnableAutoInstall(false)
 	plugin := map[Kind]string{XLA: "cpu", CUDA: "cuda"}[kind]
-	if _, found := pjrt.AvailablePlugins()[plugin]; !found {
+	path, err := findPlugin(plugin)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
 		return nil, fmt.Errorf("the XLA plugin for %s is not installed; %s", plugin, installHint(kind))
 	}
 	var options pjrt.NamedValuesMap
-	if kind == XLA {
+	flags := os.Getenv("XLA_FLAGS")
+	switch kind {
+	case XLA:
 		// One device is all that is used; the plugin would show four, each with a thread pool of its own.
 		options = pjrt.NamedValuesMap{"cpu_device_count": int64(1)}
+	case CUDA:
+		if err := os.Setenv("XLA_FLAGS", cudaFlags(flags, path)); err != nil {
+			return nil, fmt.Errorf("setting XLA_FLAGS for CUDA: %w", err)
+		}
 	}
 	backend, err := xla.NewWithOptions(plugin, options)
 	if err != nil {
+		os.Setenv("XLA_FLAGS", flags) // The CPU plugin may be next.
 		return nil, fmt.Errorf("the XLA plugin for %s did not start: %w", plugin, err)
 	}
 	reason := "the CPU plugin is installed; no CUDA device was found"
@@ -49,26 +57,23 @@ func installHint(kind Kind) string {
 
 // PluginPath returns the file of the CPU plugin that would be used, or an error that says how to get one.
 func PluginPath() (string, error) {
-	if path, found := pjrt.AvailablePlugins()["cpu"]; found {
-		return path, nil
+	path, err := findPlugin("cpu")
+	if err == nil && path == "" {
+		err = errors.New(installHint(XLA))
 	}
-	return "", errors.New(installHint(XLA))
+	return path, err
 }
 
-// PluginFolder returns the user's folder for XLA plugins.
-func PluginFolder() (string, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the folder for XLA plugins: %w", err)
-	}
-	if runtime.GOOS == "darwin" {
-		return filepath.Join(home, "Library", "Application Support", "go-xla"), nil
-	}
-	return filepath.Join(home, ".local", "lib", "go-xla"), nil
+// findPlugin returns the file of a plugin, or "" if there is none. go-xla tries to load every plugin it comes across,
+// whatever its name, and panics on one that cannot be loaded.
+func findPlugin(name string) (path string, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = errors.New("a file in the folder for XLA plugins is damaged or made for another machine; " +
+				"replace it with `go run ./scripts/setup_xla --force`")
+		}
+	}()
+	return pjrt.AvailablePlugins()[name], nil
 }
 
-// hasNVIDIA reports whether an NVIDIA driver is loaded.
-func hasNVIDIA() bool {
-	data, err := os.ReadFile("/proc/driver/nvidia/version")
-	return err == nil && strings.Contains(string(data), "NVRM")
-}
+func hasNVIDIA() bool { return NVIDIADriver() != "" }

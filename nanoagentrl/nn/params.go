@@ -124,6 +124,16 @@ func (p *Params) Host(name string) ([]float32, error) {
 	return device.Values[float32](p.masters[i])
 }
 
+// Freeze frees the masters that have compute copies: the weights can then be used, but not read or replaced.
+func (p *Params) Freeze() {
+	for i, t := range p.masters {
+		if p.compute[i] != t {
+			device.Free(t)
+			p.masters[i] = nil
+		}
+	}
+}
+
 // Free releases the weights.
 func (p *Params) Free() {
 	for i, t := range p.masters {

@@ -32,9 +32,11 @@ func TestTopThreeEqualAnserini(t *testing.T) {
 			"4478:10.3742 4479:9.6077 4480:8.3675"},
 		{"wiki18_pool", "What genre is Pokémon Red and Blue?", "7299:13.2218 7301:11.0941 7300:7.4172"},
 		{"hotpotqa", "If Gallu is a demon Lilu is what?", "9:12.5946 5:9.5134 7:6.4938"},
-		{"hotpotqa", "Little Caesars and Pizza Hut were founded in the 1950s within a year of each other. Which was the first to serve pizza?",
+		{"hotpotqa", "Little Caesars and Pizza Hut were founded in the 1950s within a year of each other. " +
+			"Which was the first to serve pizza?",
 			"979:22.3497 1334:17.7811 971:16.5037"},
-		{"hotpotqa", "What giant silverware company was started as a religious Utopian group and was for many years run by Pierrepont Noyes?",
+		{"hotpotqa", "What giant silverware company was started as a religious Utopian group and was for many years " +
+			"run by Pierrepont Noyes?",
 			"1992:23.4821 1984:15.2471 1983:13.2446"},
 		{"musique", "Who was in charge of the country where the composer of Aschenbrodel was a citizen?",
 			"931:7.2751 1823:6.0027 110:5.7443"},

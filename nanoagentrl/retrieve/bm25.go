@@ -47,7 +47,7 @@ type BM25 struct {
 	freqs  []uint16
 	// most holds for each term the largest tf / (tf + k1·...) of its postings.
 	most []float32
-	// lengths holds the length of each passage as a Lucene byte; inverse is 1 / (k1·(1 - b + b·|d|/avg)) by that byte.
+	// lengths holds the length of each passage as a Lucene byte; inverse is 1 / (k1·(1 - b + b·|d|/avg)) by the byte.
 	lengths  []uint8
 	inverse  [256]float32
 	nonEmpty int

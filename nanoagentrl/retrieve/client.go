@@ -38,8 +38,10 @@ type ClientOptions struct {
 // DefaultClient returns 30 s a try, 3 retries with waits of at most 0.2, 0.4 and 0.8 s, batches of 256, 4 requests at
 // once, and answers of at most 64 MiB.
 func DefaultClient() ClientOptions {
-	return ClientOptions{Timeout: 30 * time.Second, Retries: 3, Backoff: 200 * time.Millisecond, MaxBackoff: 5 * time.Second,
-		MaxBatch: 256, Parallel: 4, MaxBytes: 64 << 20}
+	return ClientOptions{
+		Timeout: 30 * time.Second, Retries: 3, Backoff: 200 * time.Millisecond, MaxBackoff: 5 * time.Second,
+		MaxBatch: 256, Parallel: 4, MaxBytes: 64 << 20,
+	}
 }
 
 func (o ClientOptions) withDefaults() ClientOptions {
@@ -88,7 +90,7 @@ var _ Searcher = (*Client)(nil)
 func NewClient(address string, options ClientOptions) (*Client, error) {
 	parsed, err := url.Parse(address)
 	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "" {
-		return nil, fmt.Errorf("retrieve: %q is not the address of a server, such as http://127.0.0.1:8000/retrieve", address)
+		return nil, fmt.Errorf("retrieve: %q is not the address of a server, such as http://127.0.0.1:8000", address)
 	}
 	parsed.Path = strings.TrimSuffix(strings.TrimRight(parsed.Path, "/"), "/retrieve") + "/retrieve"
 	parsed.Fragment = ""
@@ -135,11 +137,11 @@ func (c *Client) Ping(ctx context.Context) error {
 		return result.Err
 	}
 	if failure.Kind == KindConnection || failure.Kind == KindTimeout {
-		return fmt.Errorf("no retrieval server answers at %s; start one there that serves POST /retrieve in the Search-R1 "+
-			"form, give another address, or search a corpus in process: %w", c.shown, failure)
+		return fmt.Errorf("no retrieval server answers at %s; start one there that serves POST /retrieve in the "+
+			"Search-R1 form, give another address, or search a corpus in process: %w", c.shown, failure)
 	}
-	return fmt.Errorf("the server at %s does not answer POST /retrieve in the Search-R1 form; check the address and the "+
-		"server's own log: %w", c.shown, failure)
+	return fmt.Errorf("the server at %s does not answer POST /retrieve in the Search-R1 form; check the address and "+
+		"the server's own log: %w", c.shown, failure)
 }
 
 func (c *Client) searchBatch(ctx context.Context, queries []string, topk int, results []Result) {
@@ -212,7 +214,8 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, *Error) {
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, c.options.MaxBytes+1))
 	if response.StatusCode != http.StatusOK {
-		return nil, &Error{Kind: KindStatus, Status: response.StatusCode, Err: fmt.Errorf("the server says: %s", excerpt(answer))}
+		return nil, &Error{Kind: KindStatus, Status: response.StatusCode,
+			Err: fmt.Errorf("the server says: %s", excerpt(answer))}
 	}
 	if err != nil {
 		return nil, c.transportError(ctx, err)

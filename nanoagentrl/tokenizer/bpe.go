@@ -184,7 +184,7 @@ func newBPE(spec bpeSpec) (*BPE, error) {
 }
 
 // maxTokenID bounds ids, so that a broken file cannot ask for all memory.
-const maxTokenID = 1 << 24
+const maxTokenID = 1 << 22
 
 func (b *BPE) addVocab(spec bpeSpec) error {
 	size := 0

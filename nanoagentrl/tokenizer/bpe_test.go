@@ -25,7 +25,9 @@ func bytesOf(t Tokenizer, ids []int) string {
 
 // "U+2029 and odd whitespace mis-split": decode(encode(s)) == s.
 func TestRoundTripOfOddCharacters(t *testing.T) {
-	texts := []string{"\x00", "a\x00b", "\u0301", "a\u0301", " \u0301x", "\u0301\u0301", "\u200b\u200d\ufeff", "\U0010ffff"}
+	texts := []string{
+		"\x00", "a\x00b", "\u0301", "a\u0301", " \u0301x", "\u0301\u0301", "\u200b\u200d\ufeff", "\U0010ffff",
+	}
 	for r := range rune(unicode.MaxRune) {
 		if unicode.IsSpace(r) {
 			c := string(r)
@@ -56,7 +58,9 @@ func TestRoundTripOfOddCharacters(t *testing.T) {
 
 func TestInvalidUTF8KeepsItsBytes(t *testing.T) {
 	b := tinyNamed(t, "qwen2")
-	for _, s := range []string{"\xff", "a\xc3", "\xe2\x82", "x\xf0\x9f\x98 y", "\xed\xa0\x80", "\xc0\xaf", "\x80\x80the\xfe"} {
+	for _, s := range []string{
+		"\xff", "a\xc3", "\xe2\x82", "x\xf0\x9f\x98 y", "\xed\xa0\x80", "\xc0\xaf", "\x80\x80the\xfe",
+	} {
 		assert.Equal(t, s, bytesOf(b, b.Encode(s)), "%q", s)
 	}
 	// Python: bytes.decode("utf-8", "replace").

@@ -14,11 +14,14 @@ import (
 // It is safe for concurrent use.
 //
 // White space is trimmed as transformers does it (trim_blocks and lstrip_blocks on, one trailing newline of the
-// template dropped), by our own pass over the source. Everything else is the work of gonja, which differs from
-// Python's Jinja in corners: a conditional inside an expression, as in {{ 'a' + ('b' if c else 'd') }}, is a parse
-// error, and None prints as nothing. Templates see messages, add_generation_prompt, bos_token, eos_token, pad_token,
-// unk_token, raise_exception, strftime_now and the tojson filter of transformers; tools and documents are undefined,
-// and no template can read a file.
+// template dropped), by our own pass over the source. Templates see messages, add_generation_prompt, bos_token,
+// eos_token, pad_token, unk_token, raise_exception, strftime_now and the tojson filter of transformers; tools and
+// documents are undefined, and no template can read a file.
+//
+// The rest is the work of gonja, which differs from Python's Jinja in corners. A conditional inside brackets, as in
+// {{ 'a' + ('b' if c else 'd') }}, is a parse error. Undefined values and None are the same: both print as nothing, are
+// none and not defined, and looking into them is no error. An empty dict is true. A filter after "in" applies to the
+// answer: write 'a' in (b|lower). A single index into a string counts bytes. items() sorts by key.
 type ChatTemplate struct {
 	// Now is the clock behind strftime_now, which some templates print as today's date. A run that must give the
 	// same prompts tomorrow sets it to a fixed time; nil means time.Now.
@@ -105,6 +108,6 @@ func raiseException(message string) (string, error) { return "", &refusedChatErr
 // recoverTemplate turns a panic of the template library into an error.
 func recoverTemplate(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("chat template: %v", r)
+		*err = fmt.Errorf("chat template: the template library failed: %v", r)
 	}
 }

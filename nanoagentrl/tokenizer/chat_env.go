@@ -18,7 +18,9 @@ func chatEnvironment() *exec.Environment {
 	filters := exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters).
 		Update(exec.NewFilterSet(map[string]exec.FilterFunction{"tojson": filterToJSON, "trim": filterTrim}))
 	statements := map[string]parser.ControlStructureParser{}
-	for _, name := range []string{"if", "for", "set", "macro", "call", "filter", "with", "raw", "do", "break", "continue"} {
+	for _, name := range []string{
+		"if", "for", "set", "macro", "call", "filter", "with", "raw", "do", "break", "continue",
+	} {
 		if statement, ok := builtins.ControlStructures.Get(name); ok {
 			statements[name] = statement
 		}

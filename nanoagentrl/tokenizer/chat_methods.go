@@ -8,8 +8,9 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 )
 
-// stringMethods are gonja's string methods, with those done anew that gonja gets wrong: chat templates cut the reasoning off an
-// answer with content.split('</think>')[-1].lstrip('\n'), and gonja's lists know no [-1] for a list of one.
+// stringMethods are gonja's string methods, with those done anew that gonja gets wrong: chat templates cut the
+// reasoning off an answer with content.split('</think>')[-1].lstrip('\n'), and gonja's lists know no [-1] for a list of
+// one.
 func stringMethods() *exec.MethodSet[string] {
 	methods := map[string]exec.Method[string]{}
 	for _, name := range []string{

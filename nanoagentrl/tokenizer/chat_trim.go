@@ -15,9 +15,9 @@ var (
 
 // trimTemplate rewrites a Jinja template so that its white space stands as it will be printed: what Jinja's lexer
 // does under trim_blocks and lstrip_blocks, with the signs of {%- -%} and {%+ +%}, is done here, and the signs are
-// gone. Lines keep their numbers, for error messages: newlines that are not printed move into comments, and comments lose
-// their words. The {% generation %} marks that transformers uses to mask training text print nothing
-// and become empty comments too.
+// gone. Lines keep their numbers, for error messages: newlines that are not printed move into comments, and comments
+// lose their words. The {% generation %} marks that transformers uses to mask training text print nothing and become
+// empty comments too.
 func trimTemplate(source string) (string, error) {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")

@@ -150,33 +150,37 @@ func TestWhatIsNotSupportedIsAnErrorThatNamesIt(t *testing.T) {
 	}
 	byteLevel := map[string]any{"type": "ByteLevel", "add_prefix_space": false}
 	kind := func(name string) any { return map[string]any{"type": name} }
+	steps := func(list ...any) any { return map[string]any{"type": "Sequence", "pretokenizers": list} }
 	for about, c := range map[string]struct {
 		member string
 		value  any
 		want   string
 	}{
-		"pre-tokenizer":         {"pre_tokenizer", kind("Metaspace"), "ByteLevel"},
-		"no pre-tokenizer":      {"pre_tokenizer", nil, "pre_tokenizer is missing"},
-		"empty sequence":        {"pre_tokenizer", map[string]any{"type": "Sequence"}, "empty Sequence"},
-		"null in a sequence":    {"pre_tokenizer", map[string]any{"type": "Sequence", "pretokenizers": []any{nil}}, "null"},
-		"step":                  {"pre_tokenizer", map[string]any{"type": "Sequence", "pretokenizers": []any{kind("Punctuation"), byteLevel}}, `"Punctuation"`},
-		"byte level not last":   {"pre_tokenizer", map[string]any{"type": "Sequence", "pretokenizers": []any{byteLevel, kind("Digits")}}, "last step"},
-		"prefix space":          {"pre_tokenizer", map[string]any{"type": "ByteLevel", "add_prefix_space": true}, "add_prefix_space"},
-		"prefix space unsaid":   {"pre_tokenizer", kind("ByteLevel"), "add_prefix_space"},
-		"pattern":               {"pre_tokenizer", split(`\w+`, "Isolated"), `\\w+`},
-		"behavior":              {"pre_tokenizer", split(qwen2Pattern, "MergedWithNext"), `"MergedWithNext"`},
-		"normalizer":            {"normalizer", kind("Lowercase"), `"Lowercase"`},
-		"normalizer in between": {"normalizer", map[string]any{"type": "Sequence", "normalizers": []any{kind("NFC"), kind("Strip")}}, `"Strip"`},
-		"decoder":               {"decoder", kind("WordPiece"), `"WordPiece"`},
-		"no decoder":            {"decoder", nil, "decoder none"},
-		"added id taken":        {"added_tokens", []any{map[string]any{"id": 1, "content": "<x>"}}, `"<x>"`},
-		"added id differs":      {"added_tokens", []any{map[string]any{"id": 400, "content": "he"}}, `"he"`},
-		"added id impossible":   {"added_tokens", []any{map[string]any{"id": -7, "content": "<x>"}}, "-7"},
-		"added empty":           {"added_tokens", []any{map[string]any{"id": 400, "content": ""}}, "empty"},
-		"model":                 {"model", nil, "model is missing"},
-		"model type":            {"model", map[string]any{"type": "Unigram", "vocab": []any{}}, `"Unigram"`},
-		"model type unsaid":     {"model", map[string]any{"vocab": map[string]any{}}, `model.type is ""`},
-		"words":                 {"model", map[string]any{"type": "WordLevel", "vocab": map[string]any{"a": 0}}, `"WordLevel", not BPE`},
+		"pre-tokenizer":       {"pre_tokenizer", kind("Metaspace"), "ByteLevel"},
+		"no pre-tokenizer":    {"pre_tokenizer", nil, "pre_tokenizer is missing"},
+		"empty sequence":      {"pre_tokenizer", map[string]any{"type": "Sequence"}, "empty Sequence"},
+		"null in a sequence":  {"pre_tokenizer", steps(nil), "null"},
+		"step":                {"pre_tokenizer", steps(kind("Punctuation"), byteLevel), `"Punctuation"`},
+		"byte level not last": {"pre_tokenizer", steps(byteLevel, kind("Digits")), "last step"},
+		"prefix space": {"pre_tokenizer",
+			map[string]any{"type": "ByteLevel", "add_prefix_space": true}, "add_prefix_space"},
+		"prefix space unsaid": {"pre_tokenizer", kind("ByteLevel"), "add_prefix_space"},
+		"pattern":             {"pre_tokenizer", split(`\w+`, "Isolated"), `\\w+`},
+		"behavior":            {"pre_tokenizer", split(qwen2Pattern, "MergedWithNext"), `"MergedWithNext"`},
+		"normalizer":          {"normalizer", kind("Lowercase"), `"Lowercase"`},
+		"normalizer in between": {"normalizer",
+			map[string]any{"type": "Sequence", "normalizers": []any{kind("NFC"), kind("Strip")}}, `"Strip"`},
+		"decoder":             {"decoder", kind("WordPiece"), `"WordPiece"`},
+		"no decoder":          {"decoder", nil, "decoder none"},
+		"added id taken":      {"added_tokens", []any{map[string]any{"id": 1, "content": "<x>"}}, `"<x>"`},
+		"added id differs":    {"added_tokens", []any{map[string]any{"id": 400, "content": "he"}}, `"he"`},
+		"added id impossible": {"added_tokens", []any{map[string]any{"id": -7, "content": "<x>"}}, "-7"},
+		"added empty":         {"added_tokens", []any{map[string]any{"id": 400, "content": ""}}, "empty"},
+		"model":               {"model", nil, "model is missing"},
+		"model type":          {"model", map[string]any{"type": "Unigram", "vocab": []any{}}, `"Unigram"`},
+		"model type unsaid":   {"model", map[string]any{"vocab": map[string]any{}}, `model.type is ""`},
+		"words": {"model",
+			map[string]any{"type": "WordLevel", "vocab": map[string]any{"a": 0}}, `"WordLevel", not BPE`},
 	} {
 		object := tinyObject(t)
 		object[c.member] = c.value

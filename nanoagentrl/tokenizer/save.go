@@ -12,7 +12,8 @@ import (
 	"slices"
 )
 
-// Save writes the tokenizer as a Hugging Face folder keeps it. See Stored.
+// Save writes the tokenizer as a Hugging Face folder keeps it. See Stored. For model_type qwen2, AutoTokenizer of
+// transformers 5 takes only the vocabulary and merges from it and always normalises to NFC.
 func (b *BPE) Save(dir string) error {
 	return saveFolder(dir, b.files, b.fileJSON, b.settings, b.maxLength)
 }

@@ -60,10 +60,12 @@ func TestScannersAgreeWithTheirRegularExpressions(t *testing.T) {
 }
 
 var fragments = []string{
-	"'s", "'S", "'re", "'LL", "'Ve", "'d", "'", "a", "the", "The", "é", "e\u0301", "\u0301", "ſ", "ß", "1", "23", "456789",
-	"½", "²", "٣", "Ⅷ", " ", " ", "  ", "   ", "\t", "\n", "\r\n", "\r", "\n\n", "\u00a0", "\u2003", "\u2028", "\u2029",
-	"\u3000", "\u0085", "\u1680", "\u205f", "\v", "\f", "\x00", "\x1c", "\u200b", "\ufeff", "\u200d", "日本", "한국", "हि",
-	"ไทย", "😀", "👩\u200d👧", "->", "(x):", "!!!", "...", "#", "_", "<|im_end|>", "<search>", "</search>", "<tool_call>",
+	"'s", "'S", "'re", "'LL", "'Ve", "'d", "'", "a", "the", "The", "é", "e\u0301", "\u0301", "ſ", "ß",
+	"1", "23", "456789", "½", "²", "٣", "Ⅷ",
+	" ", " ", "  ", "   ", "\t", "\n", "\r\n", "\r", "\n\n", "\u00a0", "\u2003", "\u2028", "\u2029", "\u3000",
+	"\u0085", "\u1680", "\u205f", "\v", "\f", "\x00", "\x1c", "\u200b", "\ufeff", "\u200d",
+	"日本", "한국", "हि", "ไทย", "😀", "👩\u200d👧", "->", "(x):", "!!!", "...", "#", "_",
+	"<|im_end|>", "<search>", "</search>", "<tool_call>",
 }
 
 // randomText returns up to 14 fragments, or up to 40 characters of any kind that both Unicode versions at hand know.

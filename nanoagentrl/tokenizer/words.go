@@ -21,6 +21,10 @@ import (
 //
 // Bytes of a token are its word and one space: Decode is the bytes of all ids, joined, without the space at the end.
 // The stop string "</search>" therefore fires on its token, and the space after it is cut off.
+//
+// Saved, it is a tokenizer.json of type WordLevel that gives the same ids in Python through transformers'
+// PreTrainedTokenizerFast. AutoTokenizer of transformers 5 does not look at the file when config.json says model_type
+// qwen2; with llama it does.
 type Words struct {
 	words   []string // by id; holes are empty
 	ids     map[string]int

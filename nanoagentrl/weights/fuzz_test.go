@@ -27,7 +27,8 @@ func FuzzGGUF(f *testing.F) {
 // FuzzSafetensors does the same for safetensors files, and checks that what is accepted can be read.
 func FuzzSafetensors(f *testing.F) {
 	f.Add(safetensorsBytes(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, make([]byte, 4)))
-	f.Add(safetensorsBytes(`{"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[2,0],"data_offsets":[0,0]}}  `, nil))
+	f.Add(safetensorsBytes(`{"__metadata__":{"format":"pt"},
+		"a":{"dtype":"BF16","shape":[2,0],"data_offsets":[0,0]}}  `, nil))
 	f.Add(safetensorsBytes(`{"a":{"dtype":"F16","shape":[1,2],"data_offsets":[4,8]},
 		"b":{"dtype":"I32","shape":[],"data_offsets":[0,4]}}`, make([]byte, 8)))
 	f.Add([]byte{})

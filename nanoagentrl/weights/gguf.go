@@ -183,7 +183,8 @@ func (t *ggufTensor) setType(kind uint32, size int64) (err error) {
 	}
 	t.codec = c
 	if row := t.shape[len(t.shape)-1]; row%c.blockValues != 0 {
-		return fmt.Errorf("a row has %d values, which is not a multiple of the %d in a block of %s", row, c.blockValues, c.name)
+		return fmt.Errorf("a row has %d values, which is not a multiple of the %d in a block of %s",
+			row, c.blockValues, c.name)
 	}
 	t.count, err = numValues(t.shape, size*int64(c.blockValues)/int64(c.blockBytes))
 	return err

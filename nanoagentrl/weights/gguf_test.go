@@ -51,8 +51,10 @@ func TestGGUFBiasesOfLlamaArePermutedToo(t *testing.T) {
 
 func TestGGUFMetadataHasTheTypesOfTheFile(t *testing.T) {
 	b := ggufToy(toyConfig("llama"), toyWeights(toyConfig("llama")))
-	for key, value := range map[string]any{"a.u32": uint32(7), "a.i32": int32(-7), "a.f32": float32(1.5), "a.bool": true,
-		"a.u64": uint64(1 << 40), "a.f32s": []float32{1, 2}, "a.i32s": []int32{-1, 2}, "a.strings": []string{"", "é", "\xff"}} {
+	for key, value := range map[string]any{
+		"a.u32": uint32(7), "a.i32": int32(-7), "a.f32": float32(1.5), "a.bool": true, "a.u64": uint64(1 << 40),
+		"a.f32s": []float32{1, 2}, "a.i32s": []int32{-1, 2}, "a.strings": []string{"", "é", "\xff"},
+	} {
 		b.set(key, value)
 		src, err := openBytes(b.build())
 		require.NoError(t, err)
@@ -196,7 +198,7 @@ func TestGGUFRopeTableOfLlama3BecomesItsScaling(t *testing.T) {
 		b := ggufToy(cfg, toyWeights(cfg))
 		b.set("llama.attention.key_length", uint32(64))
 		b.set("llama.attention.value_length", uint32(64))
-		b.tensors = append(b.tensors, ggufRaw{ropeTable, []int{len(c.divisors)}, 0, floatBytes(c.divisors)})
+		b.tensors = append(b.tensors, ggufRaw{name: ropeTable, shape: []int{len(c.divisors)}, data: floatBytes(c.divisors)})
 		src, err := openBytes(b.build())
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err)
@@ -216,42 +218,53 @@ func TestGGUFRopeTableOfLlama3BecomesItsScaling(t *testing.T) {
 
 func TestGGUFModelsThatAreRefused(t *testing.T) {
 	cfg := toyConfig("llama")
-	for want, change := range map[string]func(b *ggufBuilder){
-		`general.architecture "qwen3" is not supported; llama and qwen2 are`: func(b *ggufBuilder) {
-			b.set("general.architecture", "qwen3")
-		},
-		`general.architecture "" is not`:                      func(b *ggufBuilder) { b.remove("general.architecture") },
-		"llama.block_count is missing":                        func(b *ggufBuilder) { b.remove("llama.block_count") },
-		"llama.block_count is x; want an integer":             func(b *ggufBuilder) { b.set("llama.block_count", "x") },
-		"llama.block_count is -1; want an integer":            func(b *ggufBuilder) { b.set("llama.block_count", int32(-1)) },
-		"num_hidden_layers is 0, must be positive":            func(b *ggufBuilder) { b.set("llama.block_count", uint32(0)) },
-		"no model has more than":                              func(b *ggufBuilder) { b.set("llama.block_count", uint32(1<<30)) },
-		"differs from layer to layer":                         func(b *ggufBuilder) { b.set("llama.attention.head_count_kv", []int32{1, 2}) },
-		"values of width 8 beside keys of width 4":            func(b *ggufBuilder) { b.set("llama.attention.value_length", uint32(8)) },
-		"rotary positions on 2 of 4 dimensions":               func(b *ggufBuilder) { b.set("llama.rope.dimension_count", uint32(2)) },
-		"sliding window (64) is not implemented":              func(b *ggufBuilder) { b.set("llama.attention.sliding_window", uint32(64)) },
-		"llama.expert_count is 8; this is not":                func(b *ggufBuilder) { b.set("llama.expert_count", uint32(8)) },
-		"llama.logit_scale is 0.5":                            func(b *ggufBuilder) { b.set("llama.logit_scale", float32(0.5)) },
-		"only decoders":                                       func(b *ggufBuilder) { b.set("llama.attention.causal", false) },
-		"one of 3 parts of a model":                           func(b *ggufBuilder) { b.set("split.count", int32(3)) },
-		"token_embd.weight is missing":                        func(b *ggufBuilder) { b.tensors = b.tensors[1:] },
-		`tensor "token_embd.weight": storage type IQ4_XS can`: func(b *ggufBuilder) { b.tensors[0].kind = 23 },
-		`tensor "token_embd.weight": storage type number 99`:  func(b *ggufBuilder) { b.tensors[0].kind = 99 },
-		"a row has 8 values, which is not a multiple of":      func(b *ggufBuilder) { b.tensors[0].kind = 8 },
-		"occurs twice":                                        func(b *ggufBuilder) { b.tensors[2].name = b.tensors[1].name },
-		`metadata key "a" occurs twice`:                       func(b *ggufBuilder) { b.keys = append(b.keys, ggufPair{"a", "1"}, ggufPair{"a", "2"}) },
-		"general.alignment is 24; want a power of two":        func(b *ggufBuilder) { b.set("general.alignment", uint32(24)) },
-		"version 1 cannot be read; 2 and 3 can":               func(b *ggufBuilder) { b.version = 1 },
-		"big-endian":                                          func(b *ggufBuilder) { b.version = 3 << 24 },
-		"it has 5 axes":                                       func(b *ggufBuilder) { b.tensors[0].shape = []int{1, 1, 1, 10, 8} },
-		"an axis of 0 elements":                               func(b *ggufBuilder) { b.tensors[0].shape = []int{0, 8} },
-		"more elements than the file has room for":            func(b *ggufBuilder) { b.tensors[0].shape = []int{1 << 30, 1 << 30} },
-		"overlap": func(b *ggufBuilder) { b.tensors[0].shape = []int{10, 16} },
+	set := func(key string, value any) func(b *ggufBuilder) { return func(b *ggufBuilder) { b.set(key, value) } }
+	first := func(change func(t *ggufRaw)) func(b *ggufBuilder) {
+		return func(b *ggufBuilder) { change(&b.tensors[0]) }
+	}
+	kind := func(number uint32) func(b *ggufBuilder) { return first(func(t *ggufRaw) { t.kind = number }) }
+	shape := func(shape ...int) func(b *ggufBuilder) { return first(func(t *ggufRaw) { t.shape = shape }) }
+	remove := func(key string) func(b *ggufBuilder) { return func(b *ggufBuilder) { b.remove(key) } }
+	for _, c := range []struct {
+		change func(b *ggufBuilder)
+		want   string
+	}{
+		{set("general.architecture", "qwen3"), `general.architecture "qwen3" is not supported; llama and qwen2 are`},
+		{remove("general.architecture"), `general.architecture "" is not`},
+		{remove("llama.block_count"), "llama.block_count is missing"},
+		{set("llama.block_count", "x"), "llama.block_count is x; want an integer"},
+		{set("llama.block_count", int32(-1)), "llama.block_count is -1; want an integer"},
+		{set("llama.block_count", uint32(0)), "num_hidden_layers is 0, must be positive"},
+		{set("llama.block_count", uint32(1<<30)), "no model has more than"},
+		{set("llama.attention.head_count_kv", []int32{1, 2}), "differs from layer to layer"},
+		{set("llama.attention.value_length", uint32(8)), "values of width 8 beside keys of width 4"},
+		{set("llama.rope.dimension_count", uint32(2)), "rotary positions on 2 of 4 dimensions"},
+		{set("llama.attention.sliding_window", uint32(64)), "sliding window (64) is not implemented"},
+		{set("llama.expert_count", uint32(8)), "llama.expert_count is 8; this is not"},
+		{set("llama.logit_scale", float32(0.5)), "llama.logit_scale is 0.5"},
+		{set("llama.attention.causal", false), "only decoders"},
+		{set("split.count", int32(3)), "one of 3 parts of a model"},
+		{func(b *ggufBuilder) { b.tensors = b.tensors[1:] }, "token_embd.weight is missing"},
+		{kind(23), `tensor "token_embd.weight": storage type IQ4_XS can`},
+		{kind(99), `tensor "token_embd.weight": storage type number 99`},
+		{kind(8), "a row has 8 values, which is not a multiple of"},
+		{first(func(t *ggufRaw) { t.name = "blk.0.attn_norm.weight" }), `tensor "blk.0.attn_norm.weight" occurs twice`},
+		{func(b *ggufBuilder) { b.keys = append(b.keys, ggufPair{"a", "1"}, ggufPair{"a", "2"}) },
+			`metadata key "a" occurs twice`},
+		{set("general.alignment", uint32(24)), "general.alignment is 24; want a power of two"},
+		{set("general.alignment", uint32(0)), "general.alignment is 0; want a power of two"},
+		{func(b *ggufBuilder) { b.version = 1 }, "version 1 cannot be read; 2 and 3 can"},
+		{func(b *ggufBuilder) { b.version = 3 << 24 }, "big-endian"},
+		{shape(1, 1, 1, 10, 8), "it has 5 axes"},
+		{shape(0, 8), "an axis of 0 elements"},
+		{shape(1<<30, 1<<30), "more elements than the file has room for"},
+		{shape(10, 16), "tensors token_embd.weight and blk.0.attn_norm.weight overlap"},
+		{first(func(t *ggufRaw) { t.skew = 4 }), "its offset 4 is not a multiple of the alignment, 32"},
 	} {
 		b := ggufToy(cfg, toyWeights(cfg))
-		change(b)
+		c.change(b)
 		_, err := openBytes(b.build())
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, c.want)
 		require.ErrorContains(t, err, "toy.gguf: ")
 	}
 	_, err := openBytes([]byte("PK\x03\x04 and so on, for some bytes"))
@@ -261,14 +274,14 @@ func TestGGUFModelsThatAreRefused(t *testing.T) {
 func TestGGUFWeightsThatDoNotFitAreRefused(t *testing.T) {
 	cfg := toyConfig("llama")
 	for want, change := range map[string]func(b *ggufBuilder){
-		"blk.0.attn_q_norm.weight (model.layers.0.self_attn.q_norm.weight) of shape [4] belongs to the decoder": func(b *ggufBuilder) {
-			b.tensors = append(b.tensors, ggufRaw{"blk.0.attn_q_norm.weight", []int{4}, 0, make([]byte, 16)})
+		"blk.0.attn_q_norm.weight (model.layers.0.self_attn.q_norm.weight) of shape [4] belongs": func(b *ggufBuilder) {
+			b.tensors = append(b.tensors, ggufRaw{name: "blk.0.attn_q_norm.weight", shape: []int{4}, data: make([]byte, 16)})
 		},
 		"blk.0.ffn_gate_exps.weight": func(b *ggufBuilder) {
-			b.tensors = append(b.tensors, ggufRaw{"blk.0.ffn_gate_exps.weight", []int{4}, 0, make([]byte, 16)})
+			b.tensors = append(b.tensors, ggufRaw{name: "blk.0.ffn_gate_exps.weight", shape: []int{4}, data: make([]byte, 16)})
 		},
 		"output.bias": func(b *ggufBuilder) {
-			b.tensors = append(b.tensors, ggufRaw{"output.bias", []int{10}, 0, make([]byte, 40)})
+			b.tensors = append(b.tensors, ggufRaw{name: "output.bias", shape: []int{10}, data: make([]byte, 40)})
 		},
 		"tensor model.layers.1.mlp.down_proj.weight, of shape [8 12], is missing": func(b *ggufBuilder) {
 			b.tensors = slices.DeleteFunc(b.tensors, func(t ggufRaw) bool { return t.name == "blk.1.ffn_down.weight" })

@@ -51,7 +51,7 @@ func fromMap(weights map[string][]float32) func(string) ([]float32, error) {
 	}
 }
 
-// requireWeights opens nothing; it loads src and compares every parameter with want.
+// requireWeights loads src and compares every parameter, and their order, with want.
 func requireWeights(t *testing.T, src Source, want map[string][]float32) {
 	t.Helper()
 	var order []string
@@ -94,6 +94,7 @@ type ggufRaw struct {
 	shape []int
 	kind  uint32
 	data  []byte
+	skew  int // added to the offset that the header gives
 }
 
 func (b *ggufBuilder) set(key string, value any) {
@@ -166,7 +167,7 @@ func (b *ggufBuilder) build() []byte {
 		for i := range t.shape {
 			put(uint64(t.shape[len(t.shape)-1-i]))
 		}
-		put(t.kind, uint64(offset))
+		put(t.kind, uint64(offset+t.skew))
 		offset += (len(t.data) + align - 1) / align * align
 	}
 	for _, t := range b.tensors {
@@ -225,7 +226,7 @@ func ggufToy(cfg nn.Config, weights map[string][]float32) *ggufBuilder {
 				data = permute(data, p.Shape[0], heads)
 			}
 		}
-		b.tensors = append(b.tensors, ggufRaw{name, p.Shape, 0, floatBytes(data)})
+		b.tensors = append(b.tensors, ggufRaw{name: name, shape: p.Shape, data: floatBytes(data)})
 	}
 	return b
 }

@@ -96,7 +96,8 @@ func TestConfigDefaultsAreThoseOfTransformers(t *testing.T) {
 		assert.Equal(t, want, got)
 	}
 	// null means "all heads" and "none", where an absent key means a number.
-	got, err := parseHFConfig(edited(t, qwenConfig, map[string]any{"num_key_value_heads": jsonNull, "head_dim": jsonNull}))
+	nulls := map[string]any{"num_key_value_heads": jsonNull, "head_dim": jsonNull}
+	got, err := parseHFConfig(edited(t, qwenConfig, nulls))
 	require.NoError(t, err)
 	assert.Equal(t, 14, got.NumKVHeads)
 	assert.Equal(t, 64, got.HeadDim)
@@ -138,47 +139,53 @@ func TestRopeThetaInsideRopeParameters(t *testing.T) {
 }
 
 func TestLinearRopeScalingDividesEveryFrequency(t *testing.T) {
-	got, err := parseHFConfig(edited(t, smolConfig, map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 4}}))
+	scaled := map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 4}}
+	got, err := parseHFConfig(edited(t, smolConfig, scaled))
 	require.NoError(t, err)
 	for _, divisor := range ropeDivisors(got.RopeScaling, got.RopeTheta, got.HeadDim) {
 		require.InDelta(t, 4, divisor, 1e-12)
 	}
 	assert.True(t, isLinear(got.RopeScaling))
 	assert.False(t, isLinear(&nn.RopeScaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 8192}))
-	got, err = parseHFConfig(edited(t, smolConfig, map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 1}}))
+	scaled["rope_scaling"] = map[string]any{"type": "linear", "factor": 1}
+	got, err = parseHFConfig(edited(t, smolConfig, scaled))
 	require.NoError(t, err)
 	assert.Nil(t, got.RopeScaling)
 }
 
 func TestConfigsThatAreRefused(t *testing.T) {
-	for want, c := range map[string]struct {
+	type keys = map[string]any
+	for _, c := range []struct {
 		base string
-		keys map[string]any
+		keys keys
+		want string
 	}{
-		`model_type "qwen3" is not supported; supported are llama, qwen2`: {qwenConfig, map[string]any{"model_type": "qwen3"}},
-		`model_type "" is not supported`:                                  {qwenConfig, map[string]any{"model_type": nil}},
-		"hidden_size is 0, must be positive":                              {smolConfig, map[string]any{"hidden_size": nil, "head_dim": 64}},
-		"vocab_size is 0, must be positive":                               {smolConfig, map[string]any{"vocab_size": nil}},
-		"num_attention_heads is 0":                                        {smolConfig, map[string]any{"num_attention_heads": 0, "head_dim": 64}},
-		"not a multiple of num_attention_heads (7)":                       {smolConfig, map[string]any{"num_attention_heads": 7}},
-		"num_attention_heads (9) is not a multiple":                       {smolConfig, map[string]any{"num_key_value_heads": 2}},
-		"no model has more than":                                          {smolConfig, map[string]any{"num_hidden_layers": 1 << 30}},
-		"gives o_proj a bias":                                             {smolConfig, map[string]any{"attention_bias": true}},
-		"mlp_bias true":                                                   {smolConfig, map[string]any{"mlp_bias": true}},
-		`hidden_act is "gelu"`:                                            {smolConfig, map[string]any{"hidden_act": "gelu"}},
-		"rope_interleaved":                                                {smolConfig, map[string]any{"rope_interleaved": true}},
-		"partial_rotary_factor":                                           {smolConfig, map[string]any{"partial_rotary_factor": 0.5}},
-		"quantised safetensors":                                           {smolConfig, map[string]any{"quantization_config": map[string]any{"bits": 4}}},
-		`rotary scaling "yarn" is not implemented; default, linear`:       {qwenConfig, map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": 4}}},
-		"rotary scaling llama3 needs":                                     {llamaConfig, map[string]any{"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 4}}},
-		"factor is 0, must be at least 1":                                 {llamaConfig, map[string]any{"rope_scaling": map[string]any{"rope_type": "linear"}}},
-		"for each type of layer (full_attention)": {qwenConfig, map[string]any{"rope_parameters": map[string]any{
-			"full_attention": map[string]any{"rope_type": "default"}}}},
-		"want a token id or a list": {smolConfig, map[string]any{"eos_token_id": "</s>"}},
-		"cannot unmarshal":          {smolConfig, map[string]any{"hidden_size": "576"}},
+		{qwenConfig, keys{"model_type": "qwen3"}, `model_type "qwen3" is not supported; supported are llama, qwen2`},
+		{qwenConfig, keys{"model_type": nil}, `model_type "" is not supported`},
+		{smolConfig, keys{"hidden_size": nil, "head_dim": 64}, "hidden_size is 0, must be positive"},
+		{smolConfig, keys{"vocab_size": nil}, "vocab_size is 0, must be positive"},
+		{smolConfig, keys{"num_attention_heads": 0, "head_dim": 64}, "num_attention_heads is 0"},
+		{smolConfig, keys{"num_attention_heads": 7}, "not a multiple of num_attention_heads (7)"},
+		{smolConfig, keys{"num_key_value_heads": 2}, "num_attention_heads (9) is not a multiple"},
+		{smolConfig, keys{"num_hidden_layers": 1 << 30}, "no model has more than"},
+		{smolConfig, keys{"attention_bias": true}, "gives o_proj a bias"},
+		{smolConfig, keys{"mlp_bias": true}, "mlp_bias true"},
+		{smolConfig, keys{"hidden_act": "gelu"}, `hidden_act is "gelu"`},
+		{smolConfig, keys{"rope_interleaved": true}, "rope_interleaved"},
+		{smolConfig, keys{"partial_rotary_factor": 0.5}, "partial_rotary_factor"},
+		{smolConfig, keys{"quantization_config": keys{"bits": 4}}, "quantised safetensors"},
+		{qwenConfig, keys{"rope_scaling": keys{"type": "yarn", "factor": 4}},
+			`rotary scaling "yarn" is not implemented; default, linear`},
+		{llamaConfig, keys{"rope_scaling": keys{"rope_type": "llama3", "factor": 4}}, "rotary scaling llama3 needs"},
+		{llamaConfig, keys{"rope_scaling": keys{"rope_type": "linear"}}, "factor is 0, must be at least 1"},
+		{qwenConfig, keys{"rope_parameters": keys{"full_attention": keys{"rope_type": "default"}}},
+			"for each type of layer (full_attention)"},
+		{qwenConfig, keys{"rope_parameters": keys{"partial_rotary_factor": 0.25}}, "partial_rotary_factor"},
+		{smolConfig, keys{"eos_token_id": "</s>"}, "want a token id or a list"},
+		{smolConfig, keys{"hidden_size": "576"}, "cannot unmarshal"},
 	} {
 		_, err := parseHFConfig(edited(t, c.base, c.keys))
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, c.want)
 	}
 }
 

@@ -182,7 +182,7 @@ func (c *hfConfig) checkSupported() error {
 		is   bool
 		what string
 	}{
-		{quantized, "quantization_config: quantised safetensors cannot be read; use the model's unquantised weights, or a GGUF file"},
+		{quantized, "quantization_config: quantised safetensors cannot be read; use the unquantised weights, or a GGUF file"},
 		{windowed, "attention with a sliding window is not implemented; use a model with full attention"},
 		{c.HiddenAct != "silu" && c.HiddenAct != "swish",
 			fmt.Sprintf("hidden_act is %q; only silu is implemented", c.HiddenAct)},

@@ -54,7 +54,7 @@ func (c *hubCache) remember(revision, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("model cache: %w", err)
 	}
-	return writeText(path, []byte(commit))
+	return writeFile(path, contents([]byte(commit)))
 }
 
 // lookup returns the path of a model whose files are all in the cache.

@@ -107,7 +107,7 @@ func TestSafetensorsHeaderErrorsNameTheFault(t *testing.T) {
 		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}`, "bad data_offsets [-4, 0]", 4},
 		{`{"a":{"dtype":"F3","shape":[1],"data_offsets":[0,4]}}`, `unknown type "F3"`, 4},
 		{`{"a":{` + one + `},"b":{` + one + `}}`, "tensor b starts at offset 0, but a ends at 4", 4},
-		{`{"a":{` + one + `},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}`, "tensor b starts at offset 8", 12},
+		{`{"a":{` + one + `},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}`, "b starts at offset 8", 12},
 		{`{"__metadata__":{"a":1}}`, "__metadata__ must map strings to strings", 0},
 	} {
 		data := safetensorsBytes(c.header, make([]byte, c.values))
@@ -122,7 +122,8 @@ func TestSafetensorsHeaderErrorsNameTheFault(t *testing.T) {
 }
 
 func TestGitLFSPointerIsNamedAsSuch(t *testing.T) {
-	path := writeTestFile(t, t.TempDir(), "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+	path := writeTestFile(t, t.TempDir(), "model.safetensors", pointer)
 	_, err := OpenSafetensors(path)
 	require.ErrorContains(t, err, "git lfs pull")
 }
@@ -164,13 +165,13 @@ func allocatedBytes(f func()) uint64 {
 
 func TestWriteSafetensorsRefusesWhatItCannotWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
-	failing := errors.New("device is gone")
+	read := func() ([]float32, error) { return nil, errors.New("device is gone") }
 	for want, tensors := range map[string][]Tensor{
 		"occurs twice":                     {{Name: "a", Shape: []int{0}}, {Name: "a", Shape: []int{0}}},
 		"is reserved":                      {{Name: "__metadata__", Shape: []int{0}}},
 		"negative axis":                    {{Name: "a", Shape: []int{-1}}},
 		"got 2 values for shape [3]":       {{Name: "a", Shape: []int{3}, Data: []float32{1, 2}}},
-		"tensor a: device is gone":         {{Name: "a", Shape: []int{3}, Read: func() ([]float32, error) { return nil, failing }}},
+		"tensor a: device is gone":         {{Name: "a", Shape: []int{3}, Read: read}},
 		"tensor a: the value 1e+06 is too": {{Name: "a", Shape: []int{1}, Data: []float32{1e6}}},
 	} {
 		err := WriteSafetensors(path, tensors, F16, nil)

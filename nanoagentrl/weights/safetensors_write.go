@@ -1,16 +1,11 @@
 package weights
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
-	"runtime"
 )
 
 // Tensor is one named float32 tensor, in row-major order.
@@ -27,22 +22,24 @@ type Tensor struct {
 // (nil for none). The file appears under its name only when it is complete and on disk: the writing goes to
 // path + ".tmp", which is removed on an error. An error, such as a full disk, names the path.
 func WriteSafetensors(path string, tensors []Tensor, dtype DType, metadata map[string]string) error {
+	return writeFile(path, func(w io.Writer) error { return encodeSafetensors(w, tensors, dtype, metadata) })
+}
+
+func encodeSafetensors(w io.Writer, tensors []Tensor, dtype DType, metadata map[string]string) error {
 	header, err := safetensorsHeader(tensors, dtype, metadata)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
-	return writeFile(path, func(w io.Writer) error {
-		if _, err := w.Write(header); err != nil {
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	buffer := make([]byte, encodeValues*dtype.size())
+	for i := range tensors {
+		if err := writeTensor(w, &tensors[i], dtype, buffer); err != nil {
 			return err
 		}
-		buffer := make([]byte, encodeValues*dtype.size())
-		for i := range tensors {
-			if err := writeTensor(w, &tensors[i], dtype, buffer); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // encodeValues is the number of values that are encoded at a time.
@@ -131,49 +128,4 @@ func safetensorsHeader(tensors []Tensor, dtype DType, metadata map[string]string
 	}
 	binary.LittleEndian.PutUint64(out, uint64(len(out)-8))
 	return out, nil
-}
-
-// writeFile writes a file under a temporary name beside path, flushes it to disk and renames it, so that path never
-// names a file that is incomplete, even after a power failure. Errors name path.
-func writeFile(path string, write func(w io.Writer) error) (err error) {
-	temporary := path + ".tmp"
-	file, err := os.Create(temporary)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", path, err)
-			if removeErr := os.Remove(temporary); !errors.Is(removeErr, os.ErrNotExist) {
-				err = errors.Join(err, removeErr)
-			}
-		}
-	}()
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(temporary, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir flushes a folder's entries to disk, where the system can do that.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

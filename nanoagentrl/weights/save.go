@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
@@ -27,9 +28,9 @@ type SaveOptions struct {
 // tokenizer's files are not its business. tensor is called once for each parameter, in the order of nn.Config.Params,
 // and returns its values; they are written at once and not kept.
 //
-// Each file appears under its name only when it is complete and on disk. In a folder that already holds a model, the
-// files are replaced one by one; who must be safe against a kill in between writes to a new folder and renames that.
-// An error names the file; the temporary file that it concerns is removed.
+// All files are written under temporary names first and renamed when the last one is complete and on disk, so that an
+// error, which names the file, leaves an older model in the folder as it was. Renaming takes a moment: who must be safe
+// against a kill within it writes to a new folder and renames that.
 func SaveFolder(dir string, cfg nn.Config, tensor func(name string) ([]float32, error), opts SaveOptions) error {
 	if opts.DType == "" {
 		opts.DType = F32
@@ -37,58 +38,61 @@ func SaveFolder(dir string, cfg nn.Config, tensor func(name string) ([]float32, 
 	if opts.MaxShardBytes <= 0 {
 		opts.MaxShardBytes = 5e9
 	}
-	configText, generationText, err := configFiles(&cfg, opts.DType)
+	config, generation, err := configFiles(&cfg, opts.DType)
 	if err != nil {
 		return fmt.Errorf("save model to %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save model: %w", err)
 	}
-	written, err := saveShards(dir, &cfg, tensor, opts)
+	files := &pendingFiles{dir: dir}
+	err = saveShards(files, &cfg, tensor, opts)
+	if err == nil {
+		err = files.write("generation_config.json", contents(generation))
+	}
+	if err == nil {
+		err = files.write("config.json", contents(config))
+	}
+	written := slices.Clone(files.names)
+	if err == nil {
+		err = files.commit()
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, files.discard())
 	}
-	if err := removeStale(dir, written); err != nil {
-		return err
-	}
-	if err := writeText(filepath.Join(dir, "generation_config.json"), generationText); err != nil {
-		return err
-	}
-	return writeText(filepath.Join(dir, "config.json"), configText)
+	return removeStale(dir, written)
 }
 
-// saveShards writes the weights and returns the names of the files.
-func saveShards(dir string, cfg *nn.Config, tensor func(string) ([]float32, error), opts SaveOptions) (
-	written map[string]bool, err error) {
+// saveShards writes the weights and, if they take several files, the index.
+func saveShards(files *pendingFiles, cfg *nn.Config, tensor func(string) ([]float32, error), opts SaveOptions) error {
 	shards, total := splitShards(cfg, opts)
-	written = map[string]bool{}
 	weightMap := map[string]string{}
 	for i, params := range shards {
 		name := singleFile
 		if len(shards) > 1 {
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
-		written[name] = true
 		tensors := make([]Tensor, len(params))
 		for k, p := range params {
 			weightMap[p.Name] = name
 			tensors[k] = Tensor{Name: p.Name, Shape: p.Shape, Read: func() ([]float32, error) { return tensor(p.Name) }}
 		}
-		// The format entry is what transformers looks for before it loads a file.
-		err := WriteSafetensors(filepath.Join(dir, name), tensors, opts.DType, map[string]string{"format": "pt"})
+		err := files.write(name, func(w io.Writer) error {
+			// The format entry is what transformers looks for before it loads a file.
+			return encodeSafetensors(w, tensors, opts.DType, map[string]string{"format": "pt"})
+		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(shards) == 1 {
-		return written, nil
+		return nil
 	}
-	written[indexFile] = true
-	text, err := jsonText(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": weightMap})
+	index, err := jsonText(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": weightMap})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return written, writeText(filepath.Join(dir, indexFile), text)
+	return files.write(indexFile, contents(index))
 }
 
 // splitShards cuts the parameters, in their order, into runs of at most MaxShardBytes, and returns the total size.
@@ -112,13 +116,13 @@ func splitShards(cfg *nn.Config, opts SaveOptions) (shards [][]nn.Param, total i
 var weightFile = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?$`)
 
 // removeStale removes the weights of an earlier save that had another number of shards; they would be loaded instead.
-func removeStale(dir string, written map[string]bool) error {
+func removeStale(dir string, written []string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("save model: %w", err)
 	}
 	for _, e := range entries {
-		if weightFile.MatchString(e.Name()) && !written[e.Name()] {
+		if weightFile.MatchString(e.Name()) && !slices.Contains(written, e.Name()) {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("save model: %w", err)
 			}
@@ -209,11 +213,4 @@ func idOrNull(id int) any {
 func jsonText(value any) ([]byte, error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	return append(text, '\n'), err
-}
-
-func writeText(path string, text []byte) error {
-	return writeFile(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
 }

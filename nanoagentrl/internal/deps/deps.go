@@ -17,6 +17,6 @@ import (
 	_ "github.com/spf13/pflag"
 	_ "github.com/stretchr/testify/require"
 	_ "go.yaml.in/yaml/v3"
-	_ "gonum.org/v1/plot"
 	_ "golang.org/x/text/unicode/norm"
+	_ "gonum.org/v1/plot"
 )

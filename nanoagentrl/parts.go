@@ -1,0 +1,175 @@
+package nanoagentrl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/eval"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/grpo"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
+)
+
+// The sizes and seeds of the worlds made in memory. Training and evaluation share the people, so a tiny run shows that
+// everything works, not that anything generalises.
+const (
+	tinyPeople = 48
+	tinySums   = 200
+	tinySeed   = 1
+)
+
+// readQuestions reads at most limit questions (0: all) of a split from a file or folder, or makes them.
+func (r *Run) readQuestions(path, split string, limit int) (questions []data.Question, err error) {
+	switch {
+	case path != config.Tiny:
+		questions, err = data.ReadQuestions(path, data.QuestionOptions{Split: split})
+	case r.Config.Task == string(agent.TaskGSM8K):
+		questions = data.TinyMath(tinySeed, tinySums)
+	default:
+		_, questions = data.TinyWorld(tinySeed, tinyPeople)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if limit > 0 && limit < len(questions) {
+		questions = questions[:limit]
+	}
+	return questions, nil
+}
+
+func readCorpus(path string) ([]data.Passage, error) {
+	if path == config.Tiny {
+		corpus, _ := data.TinyWorld(tinySeed, tinyPeople)
+		return corpus, nil
+	}
+	return data.ReadCorpus(path)
+}
+
+func newClient(cfg *config.Config) (*retrieve.Client, error) {
+	opts := retrieve.DefaultClient()
+	opts.Timeout = time.Duration(cfg.RetrieverTimeoutSec * float64(time.Second))
+	opts.Retries = cfg.RetrieverRetries
+	if opts.Retries == 0 {
+		opts.Retries = -1 // none
+	}
+	return retrieve.NewClient(cfg.RetrieverURL, opts)
+}
+
+// openPolicy loads the policy, the frozen reference if there is a KL penalty, and what belongs to them.
+func (r *Run) openPolicy(ctx context.Context) (err error) {
+	cfg := r.Config
+	if r.scorer, err = newScorer(cfg); err != nil {
+		return err
+	}
+	if r.Policy, err = r.loadModel(ctx, cfg.Model); err != nil {
+		return err
+	}
+	template, err := r.Policy.ChatTemplate(cfg.ChatTemplate)
+	if err != nil {
+		return err
+	}
+	if r.prompter, err = newPrompter(cfg, template); err != nil {
+		return err
+	}
+	if cfg.KLCoef == 0 || r.opts.EvalOnly {
+		return nil
+	}
+	ref := cfg.Reference
+	if ref == "base" {
+		ref = cfg.Model
+	}
+	if ref == config.RandomModel {
+		r.reference, err = r.loadModel(ctx, ref)
+	} else {
+		r.reference, err = r.Policy.WithWeights(ctx, ref, r.policyOptions())
+	}
+	if err != nil {
+		return fmt.Errorf("reference: %w", err)
+	}
+	r.reference.Params.Freeze()
+	return nil
+}
+
+func newPrompter(cfg *config.Config, template agent.Template) (*agent.Prompter, error) {
+	return agent.NewPrompter(agent.Task(cfg.Task), cfg.SystemPrompt, cfg.UserPrompt, cfg.PromptSource == "row", template)
+}
+
+func (r *Run) policyOptions() policy.Options {
+	dtype, _ := policy.ParseDType(r.Config.DType) // Validate knows the names.
+	hub := weights.HubOptions{Offline: r.Config.Offline, Warn: func(message string) { fmt.Fprintln(r.opts.Out, message) }}
+	if r.opts.Terminal {
+		hub.Progress = weights.TerminalProgress(r.opts.Out)
+	}
+	return policy.Options{DType: dtype, Hub: hub}
+}
+
+func (r *Run) loadModel(ctx context.Context, name string) (*policy.Policy, error) {
+	opts := r.policyOptions()
+	if name != config.RandomModel {
+		return policy.Load(ctx, r.Device, name, opts)
+	}
+	cfg := r.Config
+	prompter, err := newPrompter(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	lists := [][]data.Question{r.questions}
+	for _, s := range r.Splits {
+		lists = append(lists, s.Questions)
+	}
+	tok, err := vocabularyFor(prompter, r.corpus, lists...)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Random(r.Device, nn.Config{
+		ModelType: "qwen2", HiddenSize: cfg.RandomHidden, IntermediateSize: cfg.RandomIntermediate,
+		NumLayers: cfg.RandomLayers, NumHeads: cfg.RandomHeads, NumKVHeads: cfg.RandomKVHeads,
+		HeadDim: cfg.RandomHidden / cfg.RandomHeads, MaxPositions: max(cfg.MaxContext, 1024), RopeTheta: 10000,
+		NormEps: 1e-6, AttentionBias: true, TieEmbeddings: true, BOS: -1, Pad: -1,
+	}, tok, opts.DType, cfg.Seed)
+}
+
+func newScorer(cfg *config.Config) (*reward.Scorer, error) {
+	return reward.NewScorer(reward.Weights{EM: cfg.RewardEM, EMNumber: cfg.RewardEM, F1: cfg.RewardF1,
+		EMLenient: cfg.RewardLenient, Format: cfg.RewardFormat}, false)
+}
+
+// rollouter returns a rollouter that samples at a temperature.
+func (r *Run) rollouter(temperature float64) (*agent.Rollouter, error) {
+	cfg := r.Config
+	limit, err := cfg.ContextFor(r.Policy.Program.Config().MaxPositions)
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(r.Policy.Tokenizer, r.generator, r.Searcher, r.prompter, agent.Options{
+		Task: agent.Task(cfg.Task), Temperature: temperature, MaxTurns: cfg.MaxTurns, MaxNewTokens: cfg.MaxNewTokens,
+		MaxTurnTokens: cfg.MaxTurnTokens, TopK: cfg.TopK, MaxObsTokens: cfg.MaxObsTokens, MaxContext: limit,
+		Batch: cfg.RolloutBatch, SkipLong: cfg.LongPrompt == "skip",
+	})
+}
+
+func (r *Run) evaluator() (*eval.Evaluator, error) {
+	rollouter, err := r.rollouter(r.Config.EvalTemperature)
+	if err != nil {
+		return nil, err
+	}
+	return &eval.Evaluator{Rollouter: rollouter, Scorer: r.scorer, Seed: r.Config.Seed, Samples: r.Config.EvalSamples}, nil
+}
+
+func learnOptions(cfg *config.Config) learn.Options {
+	return learn.Options{
+		Advantage:   grpo.AdvantageOptions{DivideByStd: cfg.AdvStdNorm, Eps: cfg.AdvEps},
+		Loss:        grpo.LossOptions{ClipLow: cfg.ClipLow, ClipHigh: cfg.ClipHigh, KLCoef: cfg.KLCoef},
+		Aggregation: grpo.Aggregation(cfg.LossAgg), ConstantLength: cfg.MaxNewTokens, Temperature: cfg.Temperature,
+		InnerEpochs: cfg.InnerEpochs, Minibatches: cfg.Minibatches, DropZeroSignal: cfg.DropZeroSignal,
+		MicroBatchTokens: cfg.MicroBatchTokens,
+	}
+}

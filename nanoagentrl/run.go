@@ -1,0 +1,302 @@
+// Package nanoagentrl teaches a small language model to reason, call a search engine and answer, with reinforcement
+// learning, and measures how reliable the result is. It is the façade that commands and notebooks use:
+//
+//	cfg, _, err := config.Open("configs/quickstart.yaml", nil)
+//	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{Out: os.Stdout})
+//	defer run.Close()
+//	err = run.Train(ctx)
+//
+// The packages below it can be used by themselves; docs/architecture.md shows how they hang together.
+package nanoagentrl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/eval"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/generate"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
+)
+
+// Options are what a run needs beside its config.
+type Options struct {
+	// Out receives the first screen and the progress; nil drops them. Terminal says that a line of it can be
+	// overwritten.
+	Out      io.Writer
+	Terminal bool
+	// EvalOnly opens a run that only evaluates: nothing is written into the run folder, and no optimiser state or
+	// reference is loaded. Checkpoint is then the model to evaluate: "base", or a checkpoint's folder.
+	EvalOnly   bool
+	Checkpoint string
+	// Reporter replaces the progress lines on Out.
+	Reporter learn.Reporter
+}
+
+// Run is an opened experiment: a policy, the data and the search engine, ready to train or to be evaluated.
+type Run struct {
+	Config   *config.Config
+	Device   *device.Device
+	Policy   *policy.Policy
+	Searcher retrieve.Searcher
+	Splits   []eval.Split
+	// Trainer is nil in a run that only evaluates.
+	Trainer *learn.Trainer
+
+	opts      Options
+	reference *policy.Policy
+	optimizer *learn.AdamW
+	prompter  *agent.Prompter
+	scorer    *reward.Scorer
+	generator *generate.Generator
+	questions []data.Question
+	corpus    []data.Passage
+}
+
+// Open loads everything a config names. Whatever is wrong with it is found here, before anything is written.
+func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.Out == nil {
+		opts.Out = io.Discard
+	}
+	if opts.Reporter == nil {
+		opts.Reporter = learn.NewConsole(opts.Out, opts.Terminal)
+	}
+	r := &Run{Config: cfg, opts: opts}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	if r.Device, err = device.Open(cfg.Backend); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(opts.Out, "device   %s\n", r.Device)
+	if err := r.openData(); err != nil {
+		return nil, err
+	}
+	if err := r.openSearch(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.openPolicy(ctx); err != nil {
+		return nil, err
+	}
+	r.Policy.Describe(opts.Out)
+	if opts.EvalOnly {
+		return r, r.finishEval(ctx)
+	}
+	return r, r.finishTrain(ctx)
+}
+
+// openData reads questions, evaluation splits and, if it is searched in process, the corpus.
+func (r *Run) openData() (err error) {
+	cfg := r.Config
+	if r.questions, err = r.readQuestions(cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
+		return err
+	}
+	names := cfg.EvalSplits()
+	for i, path := range cfg.EvalData {
+		questions, err := r.readQuestions(path, "test", cfg.MaxEvalQuestions)
+		if err != nil {
+			return err
+		}
+		r.Splits = append(r.Splits, eval.Split{Name: names[i], Questions: questions})
+	}
+	if cfg.Task == string(agent.TaskSearch) && cfg.RetrieverURL == "" {
+		if r.corpus, err = readCorpus(cfg.Corpus); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(r.opts.Out, "data     %d training questions from %s", len(r.questions), cfg.TrainData)
+	for _, s := range r.Splits {
+		fmt.Fprintf(r.opts.Out, ", %d to evaluate from %s", len(s.Questions), s.Name)
+	}
+	fmt.Fprintln(r.opts.Out)
+	return nil
+}
+
+// openSearch builds the index, or makes sure that the search server answers.
+func (r *Run) openSearch(ctx context.Context) error {
+	cfg := r.Config
+	switch {
+	case cfg.Task != string(agent.TaskSearch):
+		return nil
+	case cfg.RetrieverURL == "":
+		index, err := retrieve.NewBM25(r.corpus, retrieve.BM25Options{K1: cfg.BM25K1, B: cfg.BM25B})
+		if err != nil {
+			return err
+		}
+		r.Searcher = index
+		fmt.Fprintf(r.opts.Out, "search   BM25 in process over %d passages from %s\n", len(r.corpus), cfg.Corpus)
+		return nil
+	}
+	client, err := newClient(cfg)
+	if err != nil {
+		return err
+	}
+	if err := client.Ping(ctx); err != nil {
+		return err
+	}
+	r.Searcher = client
+	fmt.Fprintf(r.opts.Out, "search   server at %s\n", cfg.RetrieverURL)
+	return nil
+}
+
+// finishEval puts the wanted weights into the policy.
+func (r *Run) finishEval(ctx context.Context) error {
+	if r.opts.Checkpoint != "" && r.opts.Checkpoint != "base" {
+		loaded, err := r.Policy.WithWeights(ctx, r.opts.Checkpoint, policy.Options{})
+		if err != nil {
+			return err
+		}
+		r.Policy.Free()
+		r.Policy = loaded
+		fmt.Fprintf(r.opts.Out, "weights  from %s\n", r.opts.Checkpoint)
+	}
+	r.generator = r.Policy.Generator(r.Config.RolloutBatch)
+	return nil
+}
+
+// finishTrain builds the trainer, and resumes if the run folder holds a checkpoint.
+func (r *Run) finishTrain(ctx context.Context) (err error) {
+	cfg := r.Config
+	r.optimizer = learn.NewAdamW(r.Device, len(r.Policy.Params.Names()), learn.AdamWOptions{
+		Beta1: cfg.AdamBeta1, Beta2: cfg.AdamBeta2, Eps: cfg.AdamEps, WeightDecay: cfg.WeightDecay,
+		MaxGradNorm: cfg.MaxGradNorm,
+	})
+	t := &learn.Trainer{Config: cfg, Optimizer: r.optimizer, Scorer: r.scorer, Splits: r.Splits,
+		Checkpoints: filepath.Join(cfg.RunDir, "checkpoints"), Report: r.opts.Reporter}
+	if r.reference != nil {
+		t.Reference = r.reference.ID
+	}
+	if t.Cursor, err = data.NewCursor(r.questions, cfg.Seed); err != nil {
+		return err
+	}
+	if err := r.resume(ctx, t); err != nil {
+		return err
+	}
+	t.Policy = r.Policy
+	r.generator = r.Policy.Generator(cfg.RolloutBatch)
+	if t.Rollouter, err = r.rollouter(cfg.Temperature); err != nil {
+		return err
+	}
+	if t.Evaluator, err = r.evaluator(); err != nil {
+		return err
+	}
+	if t.Learner, err = learn.NewLearner(r.Policy, r.reference, r.optimizer, learnOptions(cfg)); err != nil {
+		return err
+	}
+	if t.Log, err = learn.OpenRunLog(cfg.RunDir, t.Step()); err != nil {
+		return err
+	}
+	if err := cfg.Save(filepath.Join(cfg.RunDir, "config.yaml")); err != nil {
+		return err
+	}
+	r.Trainer = t
+	fmt.Fprint(r.opts.Out, cfg.Summary())
+	return nil
+}
+
+// resume goes on from the newest complete checkpoint, if there is one.
+func (r *Run) resume(ctx context.Context, t *learn.Trainer) error {
+	if _, err := os.Stat(t.Checkpoints); err != nil {
+		return nil // A new run.
+	}
+	cleaned, err := checkpoint.Clean(t.Checkpoints)
+	if err != nil {
+		return err
+	}
+	for _, name := range cleaned {
+		fmt.Fprintf(r.opts.Out, "resume   removed %s, which a killed run had left behind\n", name)
+	}
+	found, err := checkpoint.Latest(t.Checkpoints)
+	if err != nil {
+		return err
+	}
+	for _, p := range found.PassedOver {
+		fmt.Fprintf(r.opts.Out, "resume   passed over %s: %v\n", p.Dir, p.Err)
+	}
+	if found.Dir == "" {
+		return nil
+	}
+	state, err := checkpoint.ReadState(found.Dir)
+	if err != nil {
+		return err
+	}
+	if err := state.CheckResume(r.Config, t.Reference); err != nil {
+		return err
+	}
+	err = t.Cursor.Restore(data.CursorState{Epoch: state.Cursor.Epoch, Position: state.Cursor.Position})
+	if err != nil {
+		return err
+	}
+	if err := learn.LoadState(ctx, found.Dir, r.Policy, r.optimizer, state.OptimizerStep); err != nil {
+		return err
+	}
+	t.Resume(state.Step, state.Best)
+	if state.Best != nil && state.Best.Step == state.Step {
+		if err := checkpoint.SetBest(t.Checkpoints, state.Best.Step, state.Best.Metric, state.Best.Value); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(r.opts.Out, "resume   from step %d, %s\n", state.Step, found.Dir)
+	return nil
+}
+
+// Train runs the training loop to its end; see learn.Trainer.Run for what happens when ctx ends.
+func (r *Run) Train(ctx context.Context) error {
+	if r.Trainer == nil {
+		return errors.New("this run was opened for evaluation only")
+	}
+	return r.Trainer.Run(ctx)
+}
+
+// Evaluate plays all evaluation questions and returns the metrics of all splits.
+func (r *Run) Evaluate(ctx context.Context) (map[string]float64, error) {
+	evaluator, err := r.evaluator()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]float64{}
+	for _, split := range r.Splits {
+		_, metrics, err := evaluator.Run(ctx, split, func(done, total int) {
+			r.opts.Reporter.Phase(0, 0, fmt.Sprintf("evaluating %s %d/%d", split.Name, done, total))
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.opts.Reporter.Eval(0, split.Name, metrics)
+		for name, value := range metrics {
+			all[name] = value
+		}
+	}
+	return eval.Mean(all, r.Splits), nil
+}
+
+// Close frees the weights and the device.
+func (r *Run) Close() {
+	if r.optimizer != nil {
+		r.optimizer.Free()
+	}
+	for _, p := range []*policy.Policy{r.Policy, r.reference} {
+		if p != nil && p.Params != nil {
+			p.Free()
+		}
+	}
+	if r.Device != nil {
+		r.Device.Close()
+	}
+}
