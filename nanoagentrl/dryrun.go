@@ -6,61 +6,76 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
 )
 
 // DryRun drives everything that a config asks for with a two-layer untrained model and a world made in memory:
 // rollouts, masks, rewards, updates, evaluation, checkpoints, an interruption and the resumption. It then checks that
-// the interrupted run ended with the same weights as one that was not. Its files go into a temporary folder, which is
-// removed.
+// the interrupted run ended with the same weights as one that was not. A backend that this machine does not have is
+// replaced by the best there is. Files go into a temporary folder, which is removed.
 func DryRun(ctx context.Context, cfg *config.Config, opts Options) error {
 	if err := cfg.Validate(); err != nil {
 		return err
+	}
+	if opts.Out == nil {
+		opts.Out = io.Discard
 	}
 	dir, err := os.MkdirTemp("", "nanoagentrl-dry-run-")
 	if err != nil {
 		return fmt.Errorf("dry run: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	whole, err := dryPass(ctx, dryConfig(cfg, dir+"/whole"), opts, 0)
+	small := dryConfig(cfg)
+	if dev, err := device.Open(small.Backend); err == nil {
+		dev.Close()
+	} else {
+		fmt.Fprintf(opts.Out, "dry run  with backend auto: %v\n", err)
+		small.Backend = string(device.Auto)
+	}
+	in := func(name string) *config.Config {
+		c := *small
+		c.RunDir = filepath.Join(dir, name)
+		return &c
+	}
+	whole, err := dryPass(ctx, in("whole"), opts, 0)
 	if err != nil {
 		return fmt.Errorf("dry run: %w", err)
 	}
-	quiet := Options{}
-	if _, err := dryPass(ctx, dryConfig(cfg, dir+"/parts"), quiet, 2); err != nil {
-		return fmt.Errorf("dry run, interrupted after two steps: %w", err)
+	quiet := Options{Reporter: learn.NewConsole(io.Discard, false)}
+	if _, err := dryPass(ctx, in("parts"), quiet, dryStop); err != nil {
+		return fmt.Errorf("dry run, interrupted after %d steps: %w", dryStop, err)
 	}
-	parts, err := dryPass(ctx, dryConfig(cfg, dir+"/parts"), quiet, 0)
+	parts, err := dryPass(ctx, in("parts"), quiet, 0)
 	if err != nil {
 		return fmt.Errorf("dry run, resumed: %w", err)
 	}
 	if whole != parts {
 		return errors.New("dry run: the run that was interrupted and resumed ended with other weights than the whole one")
 	}
-	if opts.Out != nil {
-		fmt.Fprintln(opts.Out, "dry run  passed: rollout, reward, update, evaluation, checkpoint, resume (same weights)")
-	}
+	fmt.Fprintln(opts.Out, "dry run  passed: rollout, reward, update, evaluation, checkpoint, resume (same weights)")
 	return nil
 }
 
-// drySteps is the number of training steps of a dry run.
-const drySteps = 3
+// drySteps is the number of training steps of a dry run, dryStop the one after which it is interrupted.
+const drySteps, dryStop = 3, 2
 
 // dryConfig shrinks a config to a tiny model, tiny data and few tokens, and leaves the rest as it is.
-func dryConfig(cfg *config.Config, dir string) *config.Config {
+func dryConfig(cfg *config.Config) *config.Config {
 	c := *cfg
-	c.RunDir, c.Model, c.Reference, c.Offline = dir, config.RandomModel, "base", true
-	c.RandomLayers, c.RandomHidden, c.RandomHeads, c.RandomKVHeads, c.RandomIntermediate = 2, 32, 4, 2, 64
+	c.Model, c.Reference, c.Offline = config.RandomModel, "base", true
+	c.RandomLayers, c.RandomHidden, c.RandomHeads, c.RandomKVHeads, c.RandomIntermediate = 2, 32, 2, 1, 32
 	c.TrainData, c.EvalData, c.Corpus, c.RetrieverURL = config.Tiny, []string{config.Tiny}, config.Tiny, ""
 	c.PromptSource, c.ChatTemplate = "config", "never"
-	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, min(c.GroupSize, 4)
+	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, min(c.GroupSize, 3)
 	c.MaxTurns, c.MaxNewTokens, c.MaxTurnTokens, c.MaxObsTokens = min(c.MaxTurns, 3), 24, 8, 96
-	c.MaxContext = 512
-	c.RewardFormat = max(c.RewardFormat, 0.1) // an untrained model has no other reward
+	c.MaxContext = max(2048, c.MaxContext)    // whatever the prompt
+	c.RewardFormat = max(c.RewardFormat, 0.1) // so that untrained episodes differ in reward
 	c.Steps, c.WarmupSteps, c.LR = drySteps, min(c.WarmupSteps, 1), 1e-3
-	c.EvalEvery, c.EvalAtStart, c.MaxEvalQuestions = 2, true, 4
+	c.EvalEvery, c.EvalAtStart, c.MaxEvalQuestions, c.BestMetric = 2, true, 2, "eval/em"
 	c.SampleEvery, c.SaveEvery, c.KeepLast = 2, 1, 2
 	return &c
 }
@@ -70,7 +85,7 @@ func dryPass(ctx context.Context, cfg *config.Config, opts Options, stopAfter in
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if stopAfter > 0 {
-		opts.Reporter = stopper{learn.NewConsole(io.Discard, false), stopAfter, cancel}
+		opts.Reporter = &stopper{opts.Reporter, stopAfter, cancel}
 	}
 	r, err := Open(ctx, cfg, opts)
 	if err != nil {
@@ -89,13 +104,14 @@ func dryPass(ctx context.Context, cfg *config.Config, opts Options, stopAfter in
 
 // stopper cancels a run after a number of steps.
 type stopper struct {
-	*learn.Console
+	learn.Reporter
 	after  int
 	cancel context.CancelFunc
 }
 
 // Step implements learn.Reporter.
-func (s stopper) Step(step, _ int, _ learn.Stats) {
+func (s *stopper) Step(step, steps int, stats learn.Stats) {
+	s.Reporter.Step(step, steps, stats)
 	if step == s.after {
 		s.cancel()
 	}

@@ -3,6 +3,7 @@ package nanoagentrl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
@@ -15,6 +16,7 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/tokenizer"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
 )
 
@@ -129,17 +131,50 @@ func (r *Run) loadModel(ctx context.Context, name string) (*policy.Policy, error
 	if err != nil {
 		return nil, err
 	}
-	return policy.Random(r.Device, nn.Config{
+	p, err := policy.Random(r.Device, nn.Config{
 		ModelType: "qwen2", HiddenSize: cfg.RandomHidden, IntermediateSize: cfg.RandomIntermediate,
 		NumLayers: cfg.RandomLayers, NumHeads: cfg.RandomHeads, NumKVHeads: cfg.RandomKVHeads,
 		HeadDim: cfg.RandomHidden / cfg.RandomHeads, MaxPositions: max(cfg.MaxContext, 1024), RopeTheta: 10000,
-		NormEps: 1e-6, AttentionBias: true, TieEmbeddings: true, BOS: -1, Pad: -1,
+		NormEps: 1e-6, AttentionBias: true, BOS: -1, Pad: -1,
 	}, tok, opts.DType, cfg.Seed)
+	if err != nil {
+		return nil, err
+	}
+	asks, err := lastTokens(prompter, tok, r.questions)
+	if err != nil {
+		p.Free()
+		return nil, err
+	}
+	if err := teach(p, habitsFor(agent.Task(cfg.Task), tok, asks, r.corpus, slices.Concat(lists...))); err != nil {
+		p.Free()
+		return nil, err
+	}
+	return p, nil
+}
+
+// lastTokens returns the last tokens of the prompts and of what the environment says: those that the policy continues.
+func lastTokens(prompter *agent.Prompter, tok tokenizer.Tokenizer, questions []data.Question) (ids []int, err error) {
+	texts := []string{agent.Correction, agent.Observation(nil)}
+	for _, q := range questions {
+		text, err := prompter.Render(q)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	seen := map[int]bool{}
+	for _, text := range texts {
+		if all := tok.Encode(text); len(all) > 0 && !seen[all[len(all)-1]] {
+			seen[all[len(all)-1]] = true
+			ids = append(ids, all[len(all)-1])
+		}
+	}
+	return ids, nil
 }
 
 func newScorer(cfg *config.Config) (*reward.Scorer, error) {
 	return reward.NewScorer(reward.Weights{EM: cfg.RewardEM, EMNumber: cfg.RewardEM, F1: cfg.RewardF1,
-		EMLenient: cfg.RewardLenient, Format: cfg.RewardFormat}, false)
+		EMLenient: cfg.RewardLenient, Format: cfg.RewardFormat, ValidTurns: cfg.RewardValidTurns}, false)
 }
 
 // rollouter returns a rollouter that samples at a temperature.

@@ -14,11 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
@@ -62,6 +61,7 @@ type Run struct {
 	generator *generate.Generator
 	questions []data.Question
 	corpus    []data.Passage
+	evalStep  int // of the checkpoint that is evaluated
 }
 
 // Open loads everything a config names. Whatever is wrong with it is found here, before anything is written.
@@ -95,17 +95,26 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err er
 		return nil, err
 	}
 	r.Policy.Describe(opts.Out)
+	if err := r.checkPlan(); err != nil {
+		return nil, err
+	}
 	if opts.EvalOnly {
 		return r, r.finishEval(ctx)
 	}
 	return r, r.finishTrain(ctx)
 }
 
-// openData reads questions, evaluation splits and, if it is searched in process, the corpus.
+// openData reads questions, evaluation splits and, if it is searched in process, the corpus. An evaluation does without
+// the training questions, unless the vocabulary of a random model is made of them.
 func (r *Run) openData() (err error) {
 	cfg := r.Config
-	if r.questions, err = r.readQuestions(cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
-		return err
+	if !r.opts.EvalOnly || cfg.Model == config.RandomModel {
+		if r.questions, err = r.readQuestions(cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
+			return err
+		}
+	}
+	if r.opts.EvalOnly && len(cfg.EvalData) == 0 {
+		return errors.New("eval_data is empty: there is nothing to evaluate on")
 	}
 	names := cfg.EvalSplits()
 	for i, path := range cfg.EvalData {
@@ -120,11 +129,14 @@ func (r *Run) openData() (err error) {
 			return err
 		}
 	}
-	fmt.Fprintf(r.opts.Out, "data     %d training questions from %s", len(r.questions), cfg.TrainData)
-	for _, s := range r.Splits {
-		fmt.Fprintf(r.opts.Out, ", %d to evaluate from %s", len(s.Questions), s.Name)
+	var parts []string
+	if !r.opts.EvalOnly {
+		parts = append(parts, fmt.Sprintf("%d training questions from %s", len(r.questions), cfg.TrainData))
 	}
-	fmt.Fprintln(r.opts.Out)
+	for _, s := range r.Splits {
+		parts = append(parts, fmt.Sprintf("%d to evaluate from %s", len(s.Questions), s.Name))
+	}
+	fmt.Fprintf(r.opts.Out, "data     %s\n", strings.Join(parts, ", "))
 	return nil
 }
 
@@ -152,21 +164,6 @@ func (r *Run) openSearch(ctx context.Context) error {
 	}
 	r.Searcher = client
 	fmt.Fprintf(r.opts.Out, "search   server at %s\n", cfg.RetrieverURL)
-	return nil
-}
-
-// finishEval puts the wanted weights into the policy.
-func (r *Run) finishEval(ctx context.Context) error {
-	if r.opts.Checkpoint != "" && r.opts.Checkpoint != "base" {
-		loaded, err := r.Policy.WithWeights(ctx, r.opts.Checkpoint, policy.Options{})
-		if err != nil {
-			return err
-		}
-		r.Policy.Free()
-		r.Policy = loaded
-		fmt.Fprintf(r.opts.Out, "weights  from %s\n", r.opts.Checkpoint)
-	}
-	r.generator = r.Policy.Generator(r.Config.RolloutBatch)
 	return nil
 }
 
@@ -210,52 +207,6 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 	return nil
 }
 
-// resume goes on from the newest complete checkpoint, if there is one.
-func (r *Run) resume(ctx context.Context, t *learn.Trainer) error {
-	if _, err := os.Stat(t.Checkpoints); err != nil {
-		return nil // A new run.
-	}
-	cleaned, err := checkpoint.Clean(t.Checkpoints)
-	if err != nil {
-		return err
-	}
-	for _, name := range cleaned {
-		fmt.Fprintf(r.opts.Out, "resume   removed %s, which a killed run had left behind\n", name)
-	}
-	found, err := checkpoint.Latest(t.Checkpoints)
-	if err != nil {
-		return err
-	}
-	for _, p := range found.PassedOver {
-		fmt.Fprintf(r.opts.Out, "resume   passed over %s: %v\n", p.Dir, p.Err)
-	}
-	if found.Dir == "" {
-		return nil
-	}
-	state, err := checkpoint.ReadState(found.Dir)
-	if err != nil {
-		return err
-	}
-	if err := state.CheckResume(r.Config, t.Reference); err != nil {
-		return err
-	}
-	err = t.Cursor.Restore(data.CursorState{Epoch: state.Cursor.Epoch, Position: state.Cursor.Position})
-	if err != nil {
-		return err
-	}
-	if err := learn.LoadState(ctx, found.Dir, r.Policy, r.optimizer, state.OptimizerStep); err != nil {
-		return err
-	}
-	t.Resume(state.Step, state.Best)
-	if state.Best != nil && state.Best.Step == state.Step {
-		if err := checkpoint.SetBest(t.Checkpoints, state.Best.Step, state.Best.Metric, state.Best.Value); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(r.opts.Out, "resume   from step %d, %s\n", state.Step, found.Dir)
-	return nil
-}
-
 // Train runs the training loop to its end; see learn.Trainer.Run for what happens when ctx ends.
 func (r *Run) Train(ctx context.Context) error {
 	if r.Trainer == nil {
@@ -273,12 +224,12 @@ func (r *Run) Evaluate(ctx context.Context) (map[string]float64, error) {
 	all := map[string]float64{}
 	for _, split := range r.Splits {
 		_, metrics, err := evaluator.Run(ctx, split, func(done, total int) {
-			r.opts.Reporter.Phase(0, 0, fmt.Sprintf("evaluating %s %d/%d", split.Name, done, total))
+			r.opts.Reporter.Phase(r.evalStep, 0, fmt.Sprintf("evaluating %s %d/%d", split.Name, done, total))
 		})
 		if err != nil {
 			return nil, err
 		}
-		r.opts.Reporter.Eval(0, split.Name, metrics)
+		r.opts.Reporter.Eval(r.evalStep, split.Name, metrics)
 		for name, value := range metrics {
 			all[name] = value
 		}
@@ -286,8 +237,11 @@ func (r *Run) Evaluate(ctx context.Context) (map[string]float64, error) {
 	return eval.Mean(all, r.Splits), nil
 }
 
-// Close frees the weights and the device.
+// Close frees the weights and the device, and takes back the progress line.
 func (r *Run) Close() {
+	if console, ok := r.opts.Reporter.(*learn.Console); ok {
+		console.Clear()
+	}
 	if r.optimizer != nil {
 		r.optimizer.Free()
 	}

@@ -125,6 +125,9 @@ type Config struct {
 	RewardLenient float64 `yaml:"reward_lenient"`
 	// RewardFormat is the weight of an episode whose every turn keeps to the tag protocol.
 	RewardFormat float64 `yaml:"reward_format"`
+	// RewardValidTurns is the weight of the share of turns that end in a search or an answer (search only); it gives
+	// a weak policy something to learn from.
+	RewardValidTurns float64 `yaml:"reward_valid_turns"`
 
 	// --- algorithm: GRPO ---
 

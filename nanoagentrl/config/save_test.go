@@ -65,7 +65,7 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"chat_template": "never", "prompts_per_step": "1", "group_size": "2", "temperature": "2", "max_turns": "1",
 		"max_new_tokens": "1", "max_turn_tokens": "1", "topk": "1", "max_obs_tokens": "32", "max_context": "4096",
 		"long_prompt": "skip", "rollout_batch": "1", "reward_em": "2", "reward_f1": "1", "reward_lenient": "1",
-		"reward_format": "1", "adv_std_norm": "false", "adv_eps": "1", "clip_low": "0.1", "clip_high": "0.1",
+		"reward_format": "1", "reward_valid_turns": "1", "adv_std_norm": "false", "adv_eps": "1", "clip_low": "0.1", "clip_high": "0.1",
 		"kl_coef": "0", "loss_agg": "dr_grpo", "inner_epochs": "2", "minibatches": "2", "drop_zero_signal": "true",
 		"steps": "1", "lr": "1", "lr_schedule": "linear", "warmup_steps": "1", "weight_decay": "1",
 		"adam_beta1": "0.8", "adam_beta2": "0.8", "adam_eps": "1", "max_grad_norm": "2", "micro_batch_tokens": "1",

@@ -150,7 +150,8 @@ func (c *Config) checkTraining(fault faultFunc) {
 	if c.Minibatches > 0 && c.PromptsPerStep%c.Minibatches != 0 {
 		fault("minibatches", "%d does not divide prompts_per_step (%d)", c.Minibatches, c.PromptsPerStep)
 	}
-	if c.RewardEM == 0 && c.RewardF1 == 0 && c.RewardLenient == 0 && c.RewardFormat == 0 {
+	if c.RewardEM == 0 && c.RewardF1 == 0 && c.RewardLenient == 0 && c.RewardFormat == 0 &&
+		c.RewardValidTurns == 0 {
 		fault("reward_em", "is 0 and so is every other reward_ key: nothing would be learned")
 	}
 	if c.Task == "gsm8k" && (c.RewardF1 != 0 || c.RewardLenient != 0) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomlx/gomlx/backends"
@@ -43,6 +44,9 @@ type Device struct {
 	Kind Kind
 	// Reason says in one sentence why this kind was chosen, and how to get a faster one.
 	Reason string
+
+	mu    sync.Mutex
+	funcs []*Func
 }
 
 // Open opens the device that choice asks for: "auto" takes CUDA, else XLA on the CPU, else pure Go. Nothing is

@@ -3,8 +3,10 @@ package learn
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/eval"
@@ -20,20 +22,22 @@ type Reporter interface {
 	Eval(step int, split string, metrics map[string]float64)
 	Sample(step int, e *episode.Episode)
 	Saved(dir string)
+	// Warn tells what goes wrong with the run.
+	Warn(step int, warning string)
 }
 
 // Console reports in lines of text. On a terminal the current phase stands in the last line.
 type Console struct {
 	out      io.Writer
 	terminal bool
-	shown    int
-	last     time.Time
-	took     []time.Duration
+	// shown is the width of the phase that stands in the last line, took the seconds of each step so far.
+	shown int
+	took  []float64
 }
 
 // NewConsole returns a reporter that writes to out; terminal says whether a line can be overwritten there.
 func NewConsole(out io.Writer, terminal bool) *Console {
-	return &Console{out: out, terminal: terminal, last: time.Now()}
+	return &Console{out: out, terminal: terminal}
 }
 
 // line writes a whole line over the phase.
@@ -56,30 +60,58 @@ func (c *Console) Phase(step, steps int, what string) {
 	if !c.terminal {
 		return
 	}
-	text := fmt.Sprintf("step %d/%d  %s …", step, steps, what)
+	text := what + " …"
+	if steps > 0 {
+		text = fmt.Sprintf("step %d/%d  %s", step, steps, text)
+	}
 	fmt.Fprintf(c.out, "%s%s", c.clear(), text)
-	c.shown = len(text)
+	c.shown = utf8.RuneCountInString(text)
 }
 
-// Step implements Reporter. The time left is estimated from the last ten steps.
+// Clear takes the phase off the terminal, before something else is written there.
+func (c *Console) Clear() { fmt.Fprint(c.out, c.clear()) }
+
+// Step implements Reporter. The time left is that of the steps alone, without evaluations and checkpoints, estimated
+// from the last ten.
 func (c *Console) Step(step, steps int, s Stats) {
-	took := time.Duration((s["perf/rollout_sec"] + s["perf/train_sec"]) * float64(time.Second))
-	c.took = append(c.took, time.Since(c.last))
-	c.last = time.Now()
+	took := s["perf/rollout_sec"] + s["perf/train_sec"]
+	c.took = append(c.took, took)
 	recent := c.took[max(0, len(c.took)-10):]
-	var sum time.Duration
+	sum := 0.0
 	for _, t := range recent {
 		sum += t
 	}
-	eta := sum / time.Duration(len(recent)) * time.Duration(steps-step)
-	c.line("step %d/%d  reward %.3f  EM %.3f  searches %.2f  invalid %.0f%%  KL %.4f  |g| %.2g  tokens %.0f  "+
+	left := sum / float64(len(recent)) * float64(max(steps-step, 0))
+	c.line("step %d/%d  reward %.3f  EM %.3f  searches %.2f  invalid %.0f%%  KL %s  |g| %s  tokens %.0f  "+
 		"%s (%.0f tok/s, %.1f GB)  ETA %s", step, steps, s["train/reward_mean"], s["train/em"],
-		s["train/num_searches"], 100*s["train/invalid_format_rate"], s["train/kl"], s["train/grad_norm"],
-		s["train/response_len"], round(took), s["perf/tokens_per_sec"], s["perf/mem_gb"], round(eta))
-	if s["train/zero_signal_group_frac"] == 1 {
-		c.line("          no group had both better and worse episodes, so this step taught nothing")
+		s["train/num_searches"], 100*s["train/invalid_format_rate"], orDash("%.4f", s["train/kl"]),
+		orDash("%.2g", s["train/grad_norm"]), s["train/response_len"], seconds(took), s["perf/tokens_per_sec"],
+		s["perf/mem_gb"], seconds(left))
+	if s["train/updates"] == 0 {
+		c.line("          no weight update: %s", whyNoUpdate(s))
 	}
 }
+
+// whyNoUpdate says why a step left the weights as they were.
+func whyNoUpdate(s Stats) string {
+	switch {
+	case s["train/non_finite_updates"] > 0:
+		return "the gradient was not finite"
+	case s["train/zero_signal_group_frac"] == 1:
+		return "in each group all episodes had the same reward"
+	}
+	return "no episode could be trained on"
+}
+
+// orDash shows a value, or a dash where it was not measured.
+func orDash(format string, value float64) string {
+	if math.IsNaN(value) {
+		return "-"
+	}
+	return fmt.Sprintf(format, value)
+}
+
+func seconds(s float64) time.Duration { return round(time.Duration(s * float64(time.Second))) }
 
 // round shows a duration with about three digits.
 func round(d time.Duration) time.Duration {
@@ -100,7 +132,11 @@ func (c *Console) Eval(step int, split string, metrics map[string]float64) {
 // Saved implements Reporter.
 func (c *Console) Saved(dir string) {
 	c.line("saved %s", dir)
-	c.last = time.Now()
+}
+
+// Warn implements Reporter.
+func (c *Console) Warn(step int, warning string) {
+	c.line("warning at step %d: %s", step, warning)
 }
 
 // Sample implements Reporter. It shows the episode in a few indented lines.

@@ -2,9 +2,11 @@ package learn
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -20,57 +22,88 @@ const (
 	SamplesName = "samples.jsonl"
 )
 
-// RunLog appends what a run reports to files in its folder: one JSON line of metrics for each step and evaluation, and
-// sample episodes.
-type RunLog struct{ dir string }
+// evalSeconds begins the name of a metric that every evaluation of a split has.
+const evalSeconds = "perf/eval_sec_"
+
+// RunLog appends what a run reports to files in its folder: one JSON line of metrics for each step and one for each
+// evaluation, and sample episodes.
+type RunLog struct {
+	dir       string
+	evaluated int
+}
 
 // OpenRunLog returns the log of a run folder. When a run goes on from step, lines of later steps, which a killed
-// process had written but not saved, are taken out, so that no step stands in the file twice.
+// process had written but not saved, are taken out, so that no step stands in the file twice. Step 0 is a new run, which
+// starts with empty files.
 func OpenRunLog(dir string, step int) (*RunLog, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
+	log := &RunLog{dir: dir, evaluated: -1}
 	for _, name := range []string{MetricsName, SamplesName} {
 		if err := dropAfter(filepath.Join(dir, name), step); err != nil {
 			return nil, fmt.Errorf("run folder: %w", err)
 		}
 	}
-	return &RunLog{dir: dir}, nil
+	lines, err := ReadMetrics(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, line := range lines {
+		log.note(int(line["step"]), line)
+	}
+	return log, nil
 }
 
-// dropAfter removes the lines of a JSONL file whose "step" is above step, and a line that a kill cut short.
+// note remembers the step of a line of metrics if it is one of an evaluation.
+func (l *RunLog) note(step int, stats map[string]float64) {
+	for name := range stats {
+		if strings.HasPrefix(name, evalSeconds) {
+			l.evaluated = step
+			return
+		}
+	}
+}
+
+// Evaluated returns the step of the last evaluation that was logged, or -1 if there is none.
+func (l *RunLog) Evaluated() int { return l.evaluated }
+
+// dropAfter removes the lines of a JSONL file whose "step" is above step, all lines if step is 0, and a line that a kill
+// cut short. A file with nothing to remove is not touched.
 func dropAfter(path string, step int) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	var kept strings.Builder
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
+	var kept bytes.Buffer
+	for line := range bytes.Lines(text) {
 		var at struct {
 			Step int `json:"step"`
 		}
-		if json.Unmarshal(lines.Bytes(), &at) == nil && at.Step <= step {
-			kept.Write(lines.Bytes())
-			kept.WriteByte('\n')
+		whole := bytes.HasSuffix(line, []byte("\n"))
+		if whole && step > 0 && json.Unmarshal(line, &at) == nil && at.Step <= step {
+			kept.Write(line)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if kept.Len() == len(text) {
+		return nil
 	}
 	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, []byte(kept.String()), 0o644); err != nil {
-		return err
+	err = os.WriteFile(tmp, kept.Bytes(), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	return os.Rename(tmp, path)
+	if err != nil {
+		os.Remove(tmp)
+	}
+	return err
 }
 
-// Metrics appends the metrics of a step. Values that JSON cannot hold, NaN and infinities, become null.
+// Metrics appends the metrics of a step, or of an evaluation. Values that JSON cannot hold, NaN and infinities, become
+// null.
 func (l *RunLog) Metrics(step int, stats Stats) error {
 	line := map[string]any{"step": step}
 	for name, value := range stats {
@@ -80,7 +113,11 @@ func (l *RunLog) Metrics(step int, stats Stats) error {
 			line[name] = value
 		}
 	}
-	return l.append(MetricsName, line)
+	if err := l.append(MetricsName, line); err != nil {
+		return err
+	}
+	l.note(step, stats)
+	return nil
 }
 
 // Sample appends one episode of a step.
@@ -98,14 +135,20 @@ func (l *RunLog) append(name string, line any) error {
 	if err != nil {
 		return fmt.Errorf("run folder: %w", err)
 	}
-	_, err = file.Write(append(text, '\n'))
+	before, err := file.Seek(0, io.SeekEnd)
+	if err == nil {
+		if _, err = file.Write(append(text, '\n')); err != nil {
+			_ = file.Truncate(before) // A full disk leaves no half line; if even this fails, OpenRunLog removes it.
+		}
+	}
 	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("run folder: %w", err)
 	}
 	return nil
 }
 
-// ReadMetrics reads the metrics file of a run folder; null becomes NaN.
+// ReadMetrics reads the metrics file of a run folder, which may be of a run that is under way: null becomes NaN, and a
+// last line that is not whole is left out.
 func ReadMetrics(dir string) ([]map[string]float64, error) {
 	path := filepath.Join(dir, MetricsName)
 	file, err := os.Open(path)
@@ -114,10 +157,16 @@ func ReadMetrics(dir string) ([]map[string]float64, error) {
 	}
 	defer file.Close()
 	var all []map[string]float64
-	decoder := json.NewDecoder(file)
-	for decoder.More() {
+	for reader := bufio.NewReader(file); ; {
+		text, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
 		var line map[string]*float64
-		if err := decoder.Decode(&line); err != nil {
+		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, len(all)+1, err)
 		}
 		values := map[string]float64{}
@@ -129,5 +178,4 @@ func ReadMetrics(dir string) ([]map[string]float64, error) {
 		}
 		all = append(all, values)
 	}
-	return all, nil
 }

@@ -2,9 +2,7 @@ package learn
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
@@ -35,9 +33,14 @@ type Trainer struct {
 	Log         *RunLog
 	Report      Reporter
 
-	step  int
-	saved int
-	best  *checkpoint.BestCheckpoint
+	// step is the last whole step, saved the last one with a checkpoint.
+	step, saved int
+	// best is the best evaluation so far; newBest says that it is not in a checkpoint yet.
+	best    *checkpoint.BestCheckpoint
+	newBest bool
+	// broken says why the weights, or the folder, must not be saved to; "" if they may.
+	broken string
+	watch  watch
 }
 
 // Resume makes the trainer go on after a step, with the best evaluation so far.
@@ -48,157 +51,160 @@ func (t *Trainer) Resume(step int, best *checkpoint.BestCheckpoint) {
 // Step returns the number of steps done.
 func (t *Trainer) Step() int { return t.step }
 
-// Run trains until Config.Steps steps are done. When ctx ends, the step under way is dropped, the last whole step is
-// saved, and the error wraps ctx.Err().
+// Run trains until Config.Steps steps are done. When ctx ends before the first weight update of a step, the step is
+// dropped; else it is finished. Then the last whole step is saved, and the error wraps ctx.Err(). What was learned is
+// saved also when the search engine or the log gave up. If that save fails, its error comes in place of ctx.Err(): more
+// was lost than time.
 func (t *Trainer) Run(ctx context.Context) error {
+	if t.broken != "" {
+		return fmt.Errorf("this run cannot go on: %s; open it again", t.broken)
+	}
 	err := t.run(ctx)
-	if err == nil || t.step == t.saved {
+	if err == nil || t.step == t.saved || t.broken != "" {
 		return err
 	}
-	// What was learned is saved also when the search engine or the disk gave up: a second failure is told as well.
-	return errors.Join(err, t.save())
+	if failed := t.save(); failed != nil {
+		return fmt.Errorf("%w (the run had ended with: %v)", failed, err)
+	}
+	return err
 }
 
 func (t *Trainer) run(ctx context.Context) error {
-	if t.step == 0 && t.Config.EvalAtStart {
-		if err := t.evaluate(ctx); err != nil {
-			return err
-		}
+	if err := t.closeStep(ctx); err != nil { // What the last process had left to do.
+		return err
 	}
 	for t.step < t.Config.Steps {
-		cursor := t.Cursor.State()
-		stats, err := t.trainStep(ctx)
-		if err != nil {
-			return errors.Join(err, t.Cursor.Restore(cursor))
-		}
-		t.step++
-		if err := t.Log.Metrics(t.step, stats); err != nil {
+		if err := t.trainStep(ctx); err != nil {
 			return err
 		}
-		t.Report.Step(t.step, t.Config.Steps, stats)
-		last := t.step == t.Config.Steps
-		if every(t.Config.EvalEvery, t.step) || last && t.Config.EvalEvery > 0 {
-			if err := t.evaluate(ctx); err != nil {
-				return err
-			}
-		}
-		if every(t.Config.SaveEvery, t.step) || last || t.bestIsNow() {
-			if err := t.save(); err != nil {
-				return err
-			}
+		if err := t.closeStep(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// closeStep makes the evaluation and the checkpoint that are due after a step. The evaluation is logged last: a run
+// that was interrupted in between finds no trace of it and makes it again.
+func (t *Trainer) closeStep(ctx context.Context) error {
+	var measured *measurement
+	if t.evalDue() && t.Log.Evaluated() != t.step {
+		var err error
+		if measured, err = t.evaluate(ctx); err != nil {
+			return err
+		}
+	}
+	if t.saveDue() {
+		if err := t.save(); err != nil {
+			return err
+		}
+	}
+	if measured == nil {
+		return nil
+	}
+	if err := t.Log.Metrics(t.step, measured.metrics); err != nil {
+		return err
+	}
+	for _, s := range measured.samples {
+		if err := t.Log.Sample(t.step, s.split, s.episode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trainer) evalDue() bool {
+	if t.step == 0 {
+		return t.Config.EvalAtStart
+	}
+	return every(t.Config.EvalEvery, t.step) || t.step == t.Config.Steps && t.Config.EvalEvery > 0
+}
+
+func (t *Trainer) saveDue() bool {
+	return t.newBest || t.step != t.saved && (every(t.Config.SaveEvery, t.step) || t.step == t.Config.Steps)
 }
 
 func every(n, step int) bool { return n > 0 && step%n == 0 }
 
-// trainStep is one step: questions, episodes, rewards, weight updates.
-func (t *Trainer) trainStep(ctx context.Context) (Stats, error) {
+// trainStep makes one step and logs it. On an error the step is not counted, and its questions come again.
+func (t *Trainer) trainStep(ctx context.Context) error {
+	cursor, updates := t.Cursor.State(), t.Optimizer.Step()
+	stats, episodes, err := t.learnFromRollout(ctx, t.step+1)
+	if err != nil {
+		if t.Optimizer.Step() != updates {
+			t.broken = fmt.Sprintf("step %d ended in the midst of its weight updates", t.step+1)
+			err = fmt.Errorf("%w; the weights are halfway through step %d and were not saved", err, t.step+1)
+		}
+		if back := t.Cursor.Restore(cursor); back != nil {
+			return fmt.Errorf("%w; %w", err, back)
+		}
+		return err
+	}
+	t.step++
+	if err := t.Log.Metrics(t.step, stats); err != nil {
+		return err
+	}
+	t.Report.Step(t.step, t.Config.Steps, stats)
+	if warning := t.watch.see(stats); warning != "" {
+		t.Report.Warn(t.step, warning)
+	}
+	return t.sample(episodes)
+}
+
+// learnFromRollout is one step: questions, episodes, rewards, weight updates.
+func (t *Trainer) learnFromRollout(ctx context.Context, step int) (Stats, []*episode.Episode, error) {
 	start := time.Now()
-	step := t.step + 1
 	t.Report.Phase(step, t.Config.Steps, "rolling out")
 	questions := t.Cursor.Next(t.Config.PromptsPerStep)
 	episodes, err := t.Rollouter.Rollout(ctx, questions, t.Config.GroupSize, agent.Seeds(t.Config.Seed, "train", step))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t.Scorer.Score(episodes)
+	played := agent.Stats("train/", episodes)
+	if played["train/retriever_error_rate"] == 1 {
+		return nil, nil, fmt.Errorf("every search of step %d failed: %w", step, t.Rollouter.SearchError())
+	}
 	rolled := time.Since(start)
 
 	t.Report.Phase(step, t.Config.Steps, "training")
-	schedule := Schedule{Peak: t.Config.LR, Shape: t.Config.LRSchedule, Warmup: t.Config.WarmupSteps, Steps: t.Config.Steps}
-	stats, err := t.Learner.Update(ctx, episodes, schedule.At(step))
+	stats, err := t.Learner.Update(ctx, episodes, t.schedule().At(step))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for name, value := range agent.Stats("train/", episodes) {
+	for name, value := range played {
 		stats[name] = value
 	}
 	addRewards(stats, episodes)
 	total := time.Since(start)
+	stats["train/skipped_prompts"] = float64(t.Rollouter.Skipped())
 	stats["perf/rollout_sec"] = rolled.Seconds()
 	stats["perf/train_sec"] = (total - rolled).Seconds()
 	stats["perf/tokens_per_sec"] = float64(countTokens(episodes)) / total.Seconds()
 	stats["perf/mem_gb"] = PeakMemoryGB()
-	stats["train/skipped_prompts"] = float64(t.Rollouter.Skipped())
-	if stats["train/retriever_error_rate"] == 1 {
-		return nil, fmt.Errorf("every search of step %d failed: %w", step, t.Rollouter.SearchError())
-	}
-	return stats, t.sample(step, "train", episodes, questions)
+	compiled, compiling := t.Policy.Program.Device().Compilations()
+	stats["perf/compilations"], stats["perf/compile_sec"] = float64(compiled), compiling.Seconds()
+	return stats, episodes, nil
 }
 
-// addRewards adds the means of the reward and of each of its parts.
-func addRewards(stats Stats, episodes []*episode.Episode) {
-	if len(episodes) == 0 {
-		return
-	}
-	n := float64(len(episodes))
-	mean, square := 0.0, 0.0
-	for _, e := range episodes {
-		stats["train/em"] += reward.Correct(e) / n
-		for part, value := range e.Parts {
-			stats["train/reward_"+part] += value / n
-		}
-		mean += e.Reward / n
-		square += e.Reward * e.Reward / n
-	}
-	stats["train/reward_mean"] = mean
-	stats["train/reward_std"] = math.Sqrt(max(0, square-mean*mean))
+func (t *Trainer) schedule() Schedule {
+	c := t.Config
+	return Schedule{Peak: c.LR, Shape: c.LRSchedule, Warmup: c.WarmupSteps, Steps: c.Steps}
 }
 
-func countTokens(episodes []*episode.Episode) int {
-	n := 0
-	for _, e := range episodes {
-		n += len(e.IDs)
-	}
-	return n
-}
-
-// sample logs the first group's first and last episode every Config.SampleEvery steps.
-func (t *Trainer) sample(step int, split string, episodes []*episode.Episode, _ []data.Question) error {
-	if !every(t.Config.SampleEvery, step) || len(episodes) == 0 {
+// sample logs the first and the last episode of the step every Config.SampleEvery steps, and shows the first.
+func (t *Trainer) sample(episodes []*episode.Episode) error {
+	if !every(t.Config.SampleEvery, t.step) || len(episodes) == 0 {
 		return nil
 	}
-	t.Report.Sample(step, episodes[0])
+	t.Report.Sample(t.step, episodes[0])
 	for _, e := range []*episode.Episode{episodes[0], episodes[len(episodes)-1]} {
-		if err := t.Log.Sample(step, split, e); err != nil {
+		if err := t.Log.Sample(t.step, "train", e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// evaluate measures the policy on all splits and remembers a new best.
-func (t *Trainer) evaluate(ctx context.Context) error {
-	all := Stats{}
-	for _, split := range t.Splits {
-		start := time.Now()
-		episodes, metrics, err := t.Evaluator.Run(ctx, split, func(done, total int) {
-			t.Report.Phase(t.step, t.Config.Steps, fmt.Sprintf("evaluating %s %d/%d", split.Name, done, total))
-		})
-		if err != nil {
-			return err
-		}
-		for name, value := range metrics {
-			all[name] = value
-		}
-		all["perf/eval_sec_"+split.Name] = time.Since(start).Seconds()
-		t.Report.Eval(t.step, split.Name, metrics)
-		if len(episodes) > 0 {
-			if err := t.Log.Sample(t.step, split.Name, episodes[0]); err != nil {
-				return err
-			}
-		}
-	}
-	eval.Mean(all, t.Splits)
-	if value, ok := all[t.Config.BestMetric]; ok && (t.best == nil || value > t.best.Value) && t.step > 0 {
-		t.best = &checkpoint.BestCheckpoint{Step: t.step, Metric: t.Config.BestMetric, Value: value}
-	}
-	return t.Log.Metrics(t.step, all)
-}
-
-func (t *Trainer) bestIsNow() bool { return t.best != nil && t.best.Step == t.step }
 
 // save writes a checkpoint of the current step and prunes old ones.
 func (t *Trainer) save() error {
@@ -216,13 +222,15 @@ func (t *Trainer) save() error {
 		return checkpoint.WriteState(dir, state)
 	})
 	if err != nil {
+		t.broken = fmt.Sprintf("step %d could not be saved", t.step)
 		return err
 	}
 	t.saved = t.step
-	if t.bestIsNow() {
+	if t.newBest {
 		if err := checkpoint.SetBest(t.Checkpoints, t.best.Step, t.best.Metric, t.best.Value); err != nil {
 			return err
 		}
+		t.newBest = false
 	}
 	t.Report.Saved(dir)
 	_, err = checkpoint.Prune(t.Checkpoints, t.Config.KeepLast, t.Config.KeepEvery)

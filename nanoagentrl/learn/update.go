@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	. "github.com/gomlx/gomlx/pkg/core/graph"
 
@@ -67,7 +68,9 @@ func SetAdvantages(episodes []*episode.Episode, opts grpo.AdvantageOptions) (*gr
 	return stats, nil
 }
 
-// Update makes InnerEpochs x Minibatches weight updates from the episodes of one step, whose rewards are set.
+// Update makes InnerEpochs x Minibatches weight updates from the episodes of one step, whose rewards are set. When ctx
+// ends before the first of them, nothing has changed; once it is made, all are made, so that a step is never left half
+// done.
 func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr float64) (Stats, error) {
 	signal, err := SetAdvantages(episodes, l.opts.Advantage)
 	if err != nil {
@@ -82,7 +85,7 @@ func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr fl
 			}
 		}
 	}
-	stats := total.stats()
+	stats := total.stats(l.reference != nil)
 	stats["train/zero_signal_group_frac"] = signal.ZeroSignalFrac()
 	stats["train/non_finite_rewards"] = float64(signal.NonFinite)
 	stats["train/lr"] = lr
@@ -91,6 +94,7 @@ func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr fl
 
 // minibatches cuts the step into parts of whole groups and gives each sample its weight in its part. Samples whose
 // gradient is 0, for lack of signal and of a KL penalty, count in the weights of the others but need not be computed.
+// A part none of whose samples has a gradient is empty.
 func (l *Learner) minibatches(episodes []*episode.Episode, signal *grpo.AdvantageStats) [][]*sample {
 	groups := 0
 	for _, e := range episodes {
@@ -135,7 +139,7 @@ func (l *Learner) updateOnce(ctx context.Context, part []*sample, first bool, lr
 	grads := nn.NewGradients(l.policy.Program.Config())
 	defer grads.Free()
 	for _, micro := range microBatches(part, l.opts.MicroBatchTokens) {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil && total.updates == 0 {
 			return err
 		}
 		batch, err := rows(micro)
@@ -226,19 +230,25 @@ func (t *tally) add(o *nn.Outcome) error {
 	return nil
 }
 
-func (t *tally) stats() Stats {
-	s := Stats{
+// stats returns the means. What was not measured is NaN, not 0: everything that is taken per token in a step without
+// trained tokens, the gradient's norm without an update, and the KL without a reference.
+func (t *tally) stats(reference bool) Stats {
+	measured := func(ok bool, value float64) float64 {
+		if !ok {
+			return math.NaN()
+		}
+		return value
+	}
+	some := t.tokens > 0
+	return Stats{
 		"train/updates": float64(t.updates), "train/skipped_updates": float64(t.skipped),
 		"train/non_finite_updates": float64(t.notFinite), "train/trained_tokens": t.tokens,
-		"train/kl": t.metrics.MeanK3(), "train/kl_k1": t.metrics.MeanK1(), "train/clip_frac": t.metrics.ClipFrac(),
-		"train/ratio_mean": t.metrics.MeanRatio(), "train/policy_loss": t.metrics.PolicyLoss,
-		"train/kl_loss": t.metrics.KLLoss,
+		"train/policy_loss": t.metrics.PolicyLoss, "train/kl_loss": t.metrics.KLLoss,
+		"train/kl":         measured(some && reference, t.metrics.MeanK3()),
+		"train/kl_k1":      measured(some && reference, t.metrics.MeanK1()),
+		"train/clip_frac":  measured(some, t.metrics.ClipFrac()),
+		"train/ratio_mean": measured(some, t.metrics.MeanRatio()),
+		"train/entropy":    measured(some, t.entropy/t.tokens),
+		"train/grad_norm":  measured(t.updates > 0, t.norm/float64(t.updates)),
 	}
-	if t.tokens > 0 {
-		s["train/entropy"] = t.entropy / t.tokens
-	}
-	if t.updates > 0 {
-		s["train/grad_norm"] = t.norm / float64(t.updates)
-	}
-	return s
 }

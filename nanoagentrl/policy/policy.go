@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
+	"reflect"
+	"strings"
 	"unsafe"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -33,8 +36,9 @@ type Policy struct {
 	// Name is what the model was loaded from.
 	Name string
 	// ID is the SHA-256 of the f32 weights as they were loaded, in the order of nn.Config.Params.
-	ID    string
-	dtype dtypes.DType
+	ID string
+	// DType is the type of the matrix products.
+	DType dtypes.DType
 }
 
 // Options say how a model is loaded.
@@ -82,11 +86,14 @@ func Load(ctx context.Context, dev *device.Device, ref string, opts Options) (*P
 	if len(cfg.EOS) == 0 {
 		return nil, fmt.Errorf("%s: neither the model nor the tokenizer names an end token", path)
 	}
-	p := &Policy{Program: nn.NewProgram(dev, cfg), Tokenizer: tok, Name: ref, dtype: opts.DType}
+	p := &Policy{Program: nn.NewProgram(dev, cfg), Tokenizer: tok, Name: ref, DType: opts.DType}
 	if p.Template, err = tok.Settings().ChatTemplate(); err != nil && !errors.Is(err, tokenizer.ErrNoChatTemplate) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return p, p.load(ctx, src)
+	if err := p.load(ctx, src); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // tokenizerOf reads the tokenizer that belongs to a model.
@@ -107,7 +114,7 @@ func (p *Policy) load(ctx context.Context, src weights.Source) (err error) {
 		return err
 	}
 	sum := sha256.New()
-	p.Params, err = nn.NewParams(p.Program.Device(), *p.Program.Config(), p.dtype,
+	p.Params, err = nn.NewParams(p.Program.Device(), *p.Program.Config(), p.DType,
 		func(name string, _ []int) ([]float32, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -138,7 +145,7 @@ func Random(dev *device.Device, cfg nn.Config, tok tokenizer.Stored, dtype dtype
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{Program: nn.NewProgram(dev, cfg), Params: params, Tokenizer: tok, dtype: dtype,
+	p := &Policy{Program: nn.NewProgram(dev, cfg), Params: params, Tokenizer: tok, DType: dtype,
 		Name: fmt.Sprintf("random (seed %d)", seed)}
 	p.ID, err = p.Hash()
 	return p, err
@@ -158,7 +165,7 @@ func (p *Policy) Hash() (string, error) {
 }
 
 // WithWeights returns a policy with p's tokenizer and graphs and the weights of a model of the same shape, such as a
-// checkpoint of p.
+// checkpoint of p. opts.DType is not used: the graphs are p's.
 func (p *Policy) WithWeights(ctx context.Context, ref string, opts Options) (*Policy, error) {
 	path, err := weights.Resolve(ctx, ref, opts.Hub)
 	if err != nil {
@@ -169,17 +176,46 @@ func (p *Policy) WithWeights(ctx context.Context, ref string, opts Options) (*Po
 		return nil, err
 	}
 	defer src.Close()
-	got, want := src.Config(), p.Program.Config()
-	if got.VocabSize != want.VocabSize || got.HiddenSize != want.HiddenSize || got.NumLayers != want.NumLayers ||
-		got.NumHeads != want.NumHeads || got.NumKVHeads != want.NumKVHeads || got.HeadDim != want.HeadDim ||
-		got.IntermediateSize != want.IntermediateSize || got.AttentionBias != want.AttentionBias ||
-		got.TieEmbeddings != want.TieEmbeddings {
-		return nil, fmt.Errorf("%s: the model has another shape (%d layers, width %d, vocabulary %d) than %s "+
-			"(%d layers, width %d, vocabulary %d)", path, got.NumLayers, got.HiddenSize, got.VocabSize, p.Name,
-			want.NumLayers, want.HiddenSize, want.VocabSize)
+	if differences := differences(*p.Program.Config(), src.Config()); len(differences) > 0 {
+		return nil, fmt.Errorf("%s: this is not a model of the same shape as %s: %s", path, p.Name,
+			strings.Join(differences, ", "))
 	}
-	q := &Policy{Program: p.Program, Tokenizer: p.Tokenizer, Template: p.Template, Name: ref, dtype: p.dtype}
-	return q, q.load(ctx, src)
+	q := &Policy{Program: p.Program, Tokenizer: p.Tokenizer, Template: p.Template, Name: ref, DType: p.DType}
+	if err := q.load(ctx, src); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// differences lists the fields, but for names of tokens and the length the model was made for, in which two shapes
+// differ: graphs made for one give something else than the other model.
+func differences(want, got nn.Config) (list []string) {
+	want.ModelType, want.MaxPositions, want.BOS, want.Pad, want.EOS = got.ModelType, got.MaxPositions, got.BOS, got.Pad, got.EOS
+	w, g := reflect.ValueOf(want), reflect.ValueOf(got)
+	for i := range w.NumField() {
+		if a, b := w.Field(i).Interface(), g.Field(i).Interface(); !same(a, b) {
+			list = append(list, fmt.Sprintf("%s is %v, not %v", w.Type().Field(i).Name, show(b), show(a)))
+		}
+	}
+	return list
+}
+
+// same compares two settings; numbers may differ by rounding, since GGUF files hold them in f32.
+func same(a, b any) bool {
+	x, number := a.(float64)
+	y, _ := b.(float64)
+	if number {
+		return math.Abs(x-y) <= 1e-6*math.Abs(x)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// show follows the pointer to a rope scaling.
+func show(value any) any {
+	if scaling, ok := value.(*nn.RopeScaling); ok && scaling != nil {
+		return *scaling
+	}
+	return value
 }
 
 // Save writes the model and its tokenizer into dir as a Hugging Face folder with f32 weights.
@@ -214,5 +250,5 @@ func (p *Policy) Free() { p.Params.Free() }
 func (p *Policy) Describe(w io.Writer) {
 	c := p.Program.Config()
 	fmt.Fprintf(w, "model    %s: %s, %.1f M parameters, %d layers x %d, vocabulary %d, %s\n", p.Name, c.ModelType,
-		float64(c.NumParams())/1e6, c.NumLayers, c.HiddenSize, c.VocabSize, p.dtype)
+		float64(c.NumParams())/1e6, c.NumLayers, c.HiddenSize, c.VocabSize, p.DType)
 }

@@ -106,3 +106,13 @@ func oneOrZero(is bool) float64 {
 	}
 	return 0
 }
+
+// validTurns returns the share of turns that ended in an action; ok is false for an episode in which no actions are
+// expected.
+func validTurns(e *episode.Episode) (share float64, ok bool) {
+	if _, plain := plainText(e); plain || len(e.Turns) == 0 {
+		return 0, false
+	}
+	valid := e.CountActions(episode.ActionSearch) + e.CountActions(episode.ActionAnswer)
+	return float64(valid) / float64(len(e.Turns)), true
+}

@@ -28,12 +28,15 @@ const (
 	PartEMNumberStrict = "em_number_strict"
 	// PartFormat: the policy kept to the protocol (FormatScore).
 	PartFormat = "format"
+	// PartValidTurns: the share of turns that ended in a search or an answer. It tells apart episodes of a weak policy
+	// that never gets a whole one right.
+	PartValidTurns = "valid_turns"
 )
 
 // Weights are what each part adds to the reward at its best. A part that an episode does not have adds nothing, so one
 // set of weights serves mixed data.
 type Weights struct {
-	EM, EMLenient, F1, EMNumber, EMNumberStrict, Format float64
+	EM, EMLenient, F1, EMNumber, EMNumberStrict, Format, ValidTurns float64
 }
 
 // DefaultWeights reward exact match alone, as published for Search-R1 and for GSM8K.
@@ -41,7 +44,7 @@ func DefaultWeights() Weights { return Weights{EM: 1, EMNumber: 1} }
 
 func (w Weights) byPart() map[string]float64 {
 	return map[string]float64{PartEM: w.EM, PartEMLenient: w.EMLenient, PartF1: w.F1, PartEMNumber: w.EMNumber,
-		PartEMNumberStrict: w.EMNumberStrict, PartFormat: w.Format}
+		PartEMNumberStrict: w.EMNumberStrict, PartFormat: w.Format, PartValidTurns: w.ValidTurns}
 }
 
 // Scorer scores episodes. It is safe for concurrent use on different episodes.
@@ -82,6 +85,9 @@ func (s *Scorer) ScoreOne(e *episode.Episode) {
 		e.Parts = s.answerParts(e)
 	}
 	e.Parts[PartFormat] = FormatScore(e)
+	if share, ok := validTurns(e); ok {
+		e.Parts[PartValidTurns] = share
+	}
 	e.Reward = 0
 	for _, part := range summed {
 		e.Reward += s.weights[part] * e.Parts[part]
@@ -89,7 +95,7 @@ func (s *Scorer) ScoreOne(e *episode.Episode) {
 }
 
 // summed fixes the order in which the parts are added up, so that equal episodes get equal rewards to the last bit.
-var summed = []string{PartEM, PartEMLenient, PartF1, PartEMNumber, PartEMNumberStrict, PartFormat}
+var summed = []string{PartEM, PartEMLenient, PartF1, PartEMNumber, PartEMNumberStrict, PartFormat, PartValidTurns}
 
 // IsMath reports whether a data source is scored by number equality: "gsm8k", with or without an owner ("openai/gsm8k")
 // or an addition ("gsm8k_socratic").

@@ -131,7 +131,7 @@ func (b *ggufBuilder) build() []byte {
 	align := 32
 	put([]byte("GGUF"), b.version, uint64(len(b.tensors)), uint64(len(b.keys)))
 	for _, pair := range b.keys {
-		if a, ok := pair.value.(uint32); ok && pair.key == "general.alignment" {
+		if a, ok := pair.value.(uint32); ok && a > 0 && pair.key == "general.alignment" {
 			align = int(a)
 		}
 		put(pair.key)

@@ -122,7 +122,7 @@ func TestSafetensorsHeaderErrorsNameTheFault(t *testing.T) {
 }
 
 func TestGitLFSPointerIsNamedAsSuch(t *testing.T) {
-	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+	pointer := "version https://example.org/spec/v1\noid sha256:0\n"
 	path := writeTestFile(t, t.TempDir(), "model.safetensors", pointer)
 	_, err := OpenSafetensors(path)
 	require.ErrorContains(t, err, "git lfs pull")

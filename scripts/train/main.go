@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,26 +41,37 @@ Flags:
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program
-	err := run(ctx, os.Args[1:])
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes: 130 is what shells give to a program that Ctrl-C ended.
+const exitOK, exitFault, exitInterrupted = 0, 2, 130
+
+// command runs the program with the given arguments and returns its exit code.
+func command(ctx context.Context, args []string, out, errOut io.Writer) int {
+	err := run(ctx, args, out)
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
+		return exitOK
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "train: interrupted; the same command goes on from the last checkpoint")
-		os.Exit(130)
+		fmt.Fprintln(errOut, "train: interrupted; the same command goes on from the last checkpoint")
+		return exitInterrupted
 	default:
-		fmt.Fprintf(os.Stderr, "train: %v\n", err)
-		os.Exit(2)
+		fmt.Fprintf(errOut, "train: %v\n", err)
+		return exitFault
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
+	ignoreFileSizeSignal()
 	flags := pflag.NewFlagSet("train", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.Usage = func() { fmt.Fprintf(os.Stderr, "%s%s", usage, flags.FlagUsages()) }
+	flags.Usage = func() { fmt.Fprintf(out, "%s%s", usage, flags.FlagUsages()) }
 	settings := config.AddFlags(flags)
 	dry := flags.Bool("dry_run", false, "try everything with a tiny untrained model and a world made in memory")
 	evalOnly := flags.Bool("eval_only", false, "evaluate instead of training")
 	ckpt := flags.String("ckpt", "base", "with --eval_only: the checkpoint folder to evaluate, or base for the config's model")
+	profile := flags.Bool("profile", false, "write to standard error, at the end, where the device's time went")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -77,9 +89,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, change := range changes {
-		fmt.Printf("set      %s\n", change)
+		fmt.Fprintf(out, "set      %s\n", change)
 	}
-	opts := nanoagentrl.Options{Out: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd()))}
+	opts := nanoagentrl.Options{Out: out, Terminal: isTerminal(out)}
 	if *dry {
 		return nanoagentrl.DryRun(ctx, cfg, opts)
 	}
@@ -89,6 +101,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer r.Close()
+	if *profile {
+		defer r.Device.WriteProfile(os.Stderr)
+	}
 	if *evalOnly {
 		_, err := r.Evaluate(ctx)
 		return err
@@ -96,6 +111,11 @@ func run(ctx context.Context, args []string) error {
 	if err := r.Train(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("done     %d steps; metrics, samples and checkpoints are in %s\n", r.Trainer.Step(), cfg.RunDir)
+	fmt.Fprintf(out, "done     %d steps; metrics, samples and checkpoints are in %s\n", r.Trainer.Step(), cfg.RunDir)
 	return nil
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

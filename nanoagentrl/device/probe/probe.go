@@ -126,7 +126,7 @@ func lastResult(stdout string) (r Result, found bool) {
 }
 
 // lastWords picks from what a crashed child wrote the line that says why: a fatal log line of XLA ("F0000 00:00:0.0 1
-// file.cc:1] text"), the head of a Go panic, or the last line.
+// file.cc:1] text"), the head of a Go panic or signal dump, or the last line.
 func lastWords(stderr string) string {
 	words := "it left no message"
 	for line := range strings.Lines(stderr) {
@@ -139,7 +139,7 @@ func lastWords(stderr string) string {
 			words = text
 			break
 		}
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIG") {
 			words = line
 			break
 		}

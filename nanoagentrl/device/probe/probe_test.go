@@ -125,6 +125,7 @@ func TestLastWords(t *testing.T) {
 		{"one\ntwo\n\n", "two"},
 		{"E0000 1] an error\nF0107 00:00:17.1 12 client.cc:4] Check failed: x\n*** Aborted\n", "Check failed: x"},
 		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n", "panic: boom"},
+		{"SIGBUS: bus error\nPC=0x7f m=0 sigcode=2\n\ngs 0x0\n", "SIGBUS: bus error"},
 		{"Failed to open\n", "Failed to open"},
 	} {
 		assert.Equal(t, c.want, lastWords(c.stderr), c.stderr)
