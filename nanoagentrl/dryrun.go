@@ -41,18 +41,22 @@ func DryRun(ctx context.Context, cfg *config.Config, opts Options) error {
 		c.RunDir = filepath.Join(dir, name)
 		return &c
 	}
-	whole, err := dryPass(ctx, in("whole"), opts, 0)
+	first, whole, err := dryPass(ctx, in("whole"), opts, 0)
 	if err != nil {
 		return fmt.Errorf("dry run: %w", err)
 	}
-	quiet := Options{Reporter: learn.NewConsole(io.Discard, false)}
-	if _, err := dryPass(ctx, in("parts"), quiet, dryStop); err != nil {
+	defer first.Close()
+	quiet := Options{Reporter: learn.NewConsole(io.Discard, false), like: first}
+	second, _, err := dryPass(ctx, in("parts"), quiet, dryStop)
+	if err != nil {
 		return fmt.Errorf("dry run, interrupted after %d steps: %w", dryStop, err)
 	}
-	parts, err := dryPass(ctx, in("parts"), quiet, 0)
+	second.Close()
+	third, parts, err := dryPass(ctx, in("parts"), quiet, 0)
 	if err != nil {
 		return fmt.Errorf("dry run, resumed: %w", err)
 	}
+	third.Close()
 	if whole != parts {
 		return errors.New("dry run: the run that was interrupted and resumed ended with other weights than the whole one")
 	}
@@ -70,7 +74,7 @@ func dryConfig(cfg *config.Config) *config.Config {
 	c.RandomLayers, c.RandomHidden, c.RandomHeads, c.RandomKVHeads, c.RandomIntermediate = 2, 32, 2, 1, 32
 	c.TrainData, c.EvalData, c.Corpus, c.RetrieverURL = config.Tiny, []string{config.Tiny}, config.Tiny, ""
 	c.PromptSource, c.ChatTemplate = "config", "never"
-	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, min(c.GroupSize, 3)
+	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, 2
 	c.MaxTurns, c.MaxNewTokens, c.MaxTurnTokens, c.MaxObsTokens = min(c.MaxTurns, 3), 24, 8, 96
 	c.MaxContext = max(2048, c.MaxContext)    // whatever the prompt
 	c.RewardFormat = max(c.RewardFormat, 0.1) // so that untrained episodes differ in reward
@@ -80,26 +84,29 @@ func dryConfig(cfg *config.Config) *config.Config {
 	return &c
 }
 
-// dryPass trains to the end, or until stopAfter steps are done if that is not 0, and returns the hash of the weights.
-func dryPass(ctx context.Context, cfg *config.Config, opts Options, stopAfter int) (hash string, err error) {
+// dryPass trains to the end, or until stopAfter steps are done if that is not 0. It returns the run, which the caller
+// closes, and the hash of its weights.
+func dryPass(ctx context.Context, cfg *config.Config, opts Options, stopAfter int) (r *Run, hash string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if stopAfter > 0 {
 		opts.Reporter = &stopper{opts.Reporter, stopAfter, cancel}
 	}
-	r, err := Open(ctx, cfg, opts)
-	if err != nil {
-		return "", err
+	if r, err = Open(ctx, cfg, opts); err != nil {
+		return nil, "", err
 	}
-	defer r.Close()
 	err = r.Train(ctx)
 	if stopAfter > 0 && errors.Is(err, context.Canceled) && r.Trainer.Step() == stopAfter {
 		err = nil
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		hash, err = r.Policy.Hash()
 	}
-	return r.Policy.Hash()
+	if err != nil {
+		r.Close()
+		return nil, "", err
+	}
+	return r, hash, nil
 }
 
 // stopper cancels a run after a number of steps.

@@ -88,14 +88,18 @@ func (r *Run) openPolicy(ctx context.Context) (err error) {
 	if ref == "base" {
 		ref = cfg.Model
 	}
-	if ref == config.RandomModel {
+	switch {
+	case ref == config.RandomModel && cfg.Model != ref:
+		err = fmt.Errorf("%q goes only with the same model", ref)
+	case ref == config.RandomModel:
 		r.reference, err = r.loadModel(ctx, ref)
-	} else {
+	default:
 		r.reference, err = r.Policy.WithWeights(ctx, ref, r.policyOptions())
 	}
 	if err != nil {
 		return fmt.Errorf("reference: %w", err)
 	}
+	r.reference.Program = r.Policy.Program // the same graphs, compiled once
 	r.reference.Params.Freeze()
 	return nil
 }
@@ -139,6 +143,9 @@ func (r *Run) loadModel(ctx context.Context, name string) (*policy.Policy, error
 	}, tok, opts.DType, cfg.Seed)
 	if err != nil {
 		return nil, err
+	}
+	if like := r.opts.like; like != nil {
+		p.Program = like.Policy.Program
 	}
 	asks, err := lastTokens(prompter, tok, r.questions)
 	if err != nil {

@@ -41,6 +41,9 @@ type Options struct {
 	Checkpoint string
 	// Reporter replaces the progress lines on Out.
 	Reporter learn.Reporter
+
+	// like is a run with an open device, and a random model of the same shape, whose graphs are used again.
+	like *Run
 }
 
 // Run is an opened experiment: a policy, the data and the search engine, ready to train or to be evaluated.
@@ -81,7 +84,9 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err er
 			r.Close()
 		}
 	}()
-	if r.Device, err = device.Open(cfg.Backend); err != nil {
+	if opts.like != nil {
+		r.Device = opts.like.Device
+	} else if r.Device, err = device.Open(cfg.Backend); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(opts.Out, "device   %s\n", r.Device)
@@ -250,7 +255,7 @@ func (r *Run) Close() {
 			p.Free()
 		}
 	}
-	if r.Device != nil {
+	if r.Device != nil && r.opts.like == nil {
 		r.Device.Close()
 	}
 }

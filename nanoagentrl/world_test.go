@@ -49,6 +49,7 @@ type recorder struct {
 	*learn.Console
 	onPhase  func(step int, what string)
 	onStep   func(step int)
+	onSaved  func(dir string)
 	phases   []string
 	stats    []learn.Stats
 	warnings []string
@@ -75,7 +76,12 @@ func (r *recorder) Step(step, steps int, s learn.Stats) {
 }
 
 func (r *recorder) Warn(_ int, warning string) { r.warnings = append(r.warnings, warning) }
-func (r *recorder) Saved(dir string)           { r.saved = append(r.saved, filepath.Base(dir)) }
+func (r *recorder) Saved(dir string) {
+	r.saved = append(r.saved, filepath.Base(dir))
+	if r.onSaved != nil {
+		r.onSaved(filepath.Base(dir))
+	}
+}
 func (r *recorder) Eval(step int, split string, m map[string]float64) {
 	r.Console.Eval(step, split, m)
 	r.evals = append(r.evals, step)

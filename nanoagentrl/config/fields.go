@@ -19,8 +19,6 @@ type Config struct {
 	Backend string `yaml:"backend" oneof:"auto xla cuda go" free:"true"`
 	// DType is the number format of the matrix products: f32, or bf16 with f32 master weights.
 	DType string `yaml:"dtype" oneof:"f32 bf16"`
-	// Threads is the number of CPU threads; 0 uses every core.
-	Threads int `yaml:"threads" min:"0" free:"true"`
 
 	// --- model ---
 

@@ -56,7 +56,7 @@ func TestSaveToAMissingFolderNamesThePath(t *testing.T) {
 
 func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 	values := map[string]string{ // another valid value for each key
-		"run_dir": "elsewhere", "seed": "1", "backend": "go", "dtype": "bf16", "threads": "1", "model": "m",
+		"run_dir": "elsewhere", "seed": "1", "backend": "go", "dtype": "bf16", "model": "m",
 		"offline": "true", "reference": "r", "random_layers": "3", "random_hidden": "128", "random_heads": "8",
 		"random_kv_heads": "1", "random_intermediate": "64", "task": "gsm8k", "train_data": "t",
 		"eval_data": "[e]", "max_train_questions": "1", "max_eval_questions": "1", "corpus": "c",
@@ -73,7 +73,7 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"sample_every": "1", "save_every": "1", "keep_last": "1", "keep_every": "1", "best_metric": "b",
 	}
 	free := []string{
-		"run_dir", "backend", "threads", "offline", "eval_data", "max_eval_questions", "retriever_timeout_sec",
+		"run_dir", "backend", "offline", "eval_data", "max_eval_questions", "retriever_timeout_sec",
 		"retriever_retries", "rollout_batch", "micro_batch_tokens", "eval_every", "eval_at_start",
 		"eval_temperature", "eval_samples", "sample_every", "save_every", "keep_last", "keep_every", "best_metric",
 		"steps",

@@ -12,7 +12,7 @@ import (
 )
 
 // decodeGraphs are the graphs of Extend and Sample.
-type decodeGraphs struct{ block, sample, greedy, write *device.Func }
+type decodeGraphs struct{ block, sample, greedy, logits, write *device.Func }
 
 func newDecodeGraphs(dev *device.Device, cfg *Config) *decodeGraphs {
 	n := cfg.numLayerParams()
@@ -29,6 +29,10 @@ func newDecodeGraphs(dev *device.Device, cfg *Config) *decodeGraphs {
 			_, scores := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := ArgMax(scores, -1, dtypes.Int32)
 			return []*Node{ids, Sub(pick(scores, ids), Squeeze(logSumExp(scores), -1))}
+		}),
+		logits: dev.NewFunc("logits", func(in []*Node) []*Node { // norm, output, x [B, D]
+			_, scores := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
+			return []*Node{scores}
 		}),
 		write: dev.NewFunc("cache write", func(in []*Node) []*Node { // cache, fresh, lens, counts
 			return []*Node{cacheWrite(in[0], in[1], in[2], in[3])}
@@ -189,6 +193,36 @@ func (p *Program) Extend(params *Params, cache *Cache, tokens [][]int, width int
 		cache.lens[row] += n
 	}
 	return x[0], nil
+}
+
+// NextLogits returns the model's scores [V] of all tokens that might follow ids.
+func (p *Program) NextLogits(params *Params, ids []int) ([]float32, error) {
+	cache, err := NewCache(params, 1, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	defer cache.Free()
+	x, err := p.Extend(params, cache, [][]int{ids}, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	defer device.Free(x)
+	at, err := device.Upload(p.dev, []int32{int32(len(ids) - 1)}, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer device.Free(at)
+	last, err := p.gatherRows.Call(x, at)
+	if err != nil {
+		return nil, err
+	}
+	defer device.Free(last...)
+	out, err := p.decode.logits.Call(params.finalNorm(), params.output(), last[0])
+	if err != nil {
+		return nil, err
+	}
+	defer device.Free(out...)
+	return device.Values[float32](out[0])
 }
 
 // Sample draws the next token of each row from the residual stream x [B, D] of its last token, by inverse transform of

@@ -1,0 +1,89 @@
+package nanoagentrl
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testenv"
+)
+
+// Every config that is shipped runs through everything on pure Go, and really does what it is about: it searches, earns
+// rewards that differ, and moves its weights.
+func TestDryRunOfEveryConfig(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "configs", "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
+			cfg, _, err := config.Open(path, []string{"backend=go"})
+			require.NoError(t, err)
+			var out bytes.Buffer
+			rec := record()
+			t.Setenv("TMPDIR", t.TempDir())
+			require.NoError(t, DryRun(t.Context(), cfg, Options{Out: &out, Reporter: rec}))
+			require.Contains(t, out.String(), "dry run  passed")
+			require.Len(t, rec.stats, drySteps)
+			require.Equal(t, []int{0, 2, 3}, rec.evals)
+			require.Equal(t, []string{"step-000001", "step-000002", "step-000003"}, rec.saved)
+			sums := map[string]float64{}
+			for _, s := range rec.stats {
+				for _, name := range []string{"train/num_searches", "train/obs_len", "train/grad_norm", "train/reward_std"} {
+					if value := s[name]; value > 0 {
+						sums[name] += value
+					}
+				}
+			}
+			require.Positive(t, sums["train/reward_std"])
+			require.Greater(t, sums["train/grad_norm"], 0.1)
+			if cfg.Task == "search" {
+				require.Positive(t, sums["train/num_searches"])
+				require.Positive(t, sums["train/obs_len"])
+			}
+			require.Empty(t, listing(t, filepath.Join(filepath.Dir(path), "runs")), "nothing is left behind")
+		})
+	}
+}
+
+func TestDryRunLeavesTheConfigAndTheRunFolderAlone(t *testing.T) {
+	cfg := tiny(t)
+	before := *cfg
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	require.NoError(t, DryRun(t.Context(), cfg, Options{}))
+	require.Equal(t, before, *cfg)
+	require.Empty(t, listing(t, cfg.RunDir))
+	require.Empty(t, listing(t, tmp))
+}
+
+// The configs for GPUs can be tried on a laptop.
+func TestDryRunWithoutTheBackendOfTheConfigTakesTheBestThereIs(t *testing.T) {
+	if dev, err := device.Open("cuda"); err == nil {
+		dev.Close()
+		t.Skip("skipped: this machine has CUDA")
+	}
+	var out bytes.Buffer
+	require.NoError(t, DryRun(t.Context(), tiny(t, "backend=cuda", "steps=1"), Options{Out: &out}))
+	require.Contains(t, out.String(), `dry run  with backend auto: backend "cuda": `)
+	require.Contains(t, out.String(), "dry run  passed")
+}
+
+func TestDryRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	rec := record()
+	rec.onStep = func(int) { cancel() }
+	err := DryRun(ctx, tiny(t), Options{Reporter: rec})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestDryRunChecksTheConfig(t *testing.T) {
+	cfg := tiny(t)
+	cfg.GroupSize = 1
+	require.ErrorContains(t, DryRun(t.Context(), cfg, Options{}), "group_size: got 1, want at least 2")
+}
