@@ -3,6 +3,8 @@ package nanoagentrl
 import (
 	"bytes"
 	"context"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,15 +64,21 @@ func TestDryRunLeavesTheConfigAndTheRunFolderAlone(t *testing.T) {
 	require.Empty(t, listing(t, tmp))
 }
 
-// The configs for GPUs can be tried on a laptop.
+// The configs for GPUs can be tried on a laptop. The test runs in a process that finds no plugin, so that the best there
+// is is pure Go: plugins are looked for when a process begins.
 func TestDryRunWithoutTheBackendOfTheConfigTakesTheBestThereIs(t *testing.T) {
-	if dev, err := device.Open("cuda"); err == nil {
-		dev.Close()
-		t.Skip("skipped: this machine has CUDA")
+	if empty := os.Getenv(device.PluginPathVariable); filepath.Base(empty) != "no-plugins" {
+		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		child.Env = append(os.Environ(), device.PluginPathVariable+"="+filepath.Join(t.TempDir(), "no-plugins"))
+		output, err := child.CombinedOutput()
+		require.NoError(t, err, string(output))
+		require.Contains(t, string(output), "PASS: "+t.Name())
+		return
 	}
 	var out bytes.Buffer
 	require.NoError(t, DryRun(t.Context(), tiny(t, "backend=cuda", "steps=1"), Options{Out: &out}))
 	require.Contains(t, out.String(), `dry run  with backend auto: backend "cuda": `)
+	require.Contains(t, out.String(), "device   pure Go")
 	require.Contains(t, out.String(), "dry run  passed")
 }
 

@@ -17,13 +17,15 @@ func TestRandomModelHasTheHabitsOfItsTask(t *testing.T) {
 		rec := record()
 		_, err := train(t, t.Context(), tiny(t, "task="+task, "steps=3", "lr=0", "prompts_per_step=8"), rec)
 		require.NoError(t, err)
+		spread := 0.0
 		for _, s := range rec.stats {
 			for _, name := range actions {
 				require.Greater(t, s[name], 0.2, "%s: %s", task, name)
 			}
-			require.Positive(t, s["train/reward_std"], task)
 			require.Less(t, s["train/em"], 0.5, "it knows no answers")
+			spread += s["train/reward_std"]
 		}
+		require.Positive(t, spread, "%s: rewards differ", task)
 	}
 }
 

@@ -66,9 +66,28 @@ func blockForward(cfg *Config, l layer, x, cos, sin, valid *Node) *Node {
 	return finish(cfg, l, x, o, cos.Shape().Dim(0), cos.Shape().Dim(1))
 }
 
-// blockBackward recomputes a block from its input x and returns the gradient for x and those for the parameters, in
-// the order of Config.LayerParams, given the gradient dy [N, D] of its output.
-func blockBackward(cfg *Config, l layer, x, cos, sin, valid, dy *Node) (dx *Node, grads []*Node) {
+// numMatrices and numInputs count what weightGradients takes for one block: what linearBackward kept for the matrices
+// q, k, v, o, gate, up and down, and the inputs that they multiply.
+const (
+	numMatrices = 7
+	numInputs   = 4
+)
+
+// inputOf says which of the inputs each matrix multiplies.
+var inputOf = [numMatrices]int{0, 0, 0, 1, 2, 2, 3}
+
+// blockGradients is what blockBackward returns.
+type blockGradients struct {
+	// dx is the gradient [N, D] for the block's input.
+	dx *Node
+	// vectors are the gradients of both norms, then of the biases of q, k and v, if there are any.
+	vectors []*Node
+	// kept and inputs are what weightGradients needs.
+	kept, inputs []*Node
+}
+
+// blockBackward recomputes a block from its input x and carries the gradient dy [N, D] of its output back.
+func blockBackward(cfg *Config, l layer, x, cos, sin, valid, dy *Node) blockGradients {
 	b, t := cos.Shape().Dim(0), cos.Shape().Dim(1)
 	k, g, e := cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim
 	visible := visibility(valid, k)
@@ -83,32 +102,56 @@ func blockBackward(cfg *Config, l layer, x, cos, sin, valid, dy *Node) (dx *Node
 	act := swiglu(gate, up)
 
 	// Feed-forward half.
-	dact, ddown, _ := linearBackward(act, l.down, dy, false)
-	dgateOut, dupOut := swigluBackward(gate, up, dact)
-	dn1, dgate, _ := linearBackward(normed2, l.gate, dgateOut, false)
-	dn2, dup, _ := linearBackward(normed2, l.up, dupOut, false)
+	dact, keptDown := linearBackward(l.down, dy)
+	dgate, dup := swigluBackward(gate, up, dact)
+	dn1, keptGate := linearBackward(l.gate, dgate)
+	dn2, keptUp := linearBackward(l.up, dup)
 	dmid, dnorm2 := rmsNormBackward(mid, l.norm2, cfg.NormEps, Add(dn1, dn2))
 	dmid = Add(dmid, dy) // [N, D]
 
 	// Attention half.
-	dmerged, do, _ := linearBackward(ConvertDType(merged, dmid.DType()), l.o, dmid, false)
+	dmerged, keptO := linearBackward(l.o, dmid)
 	dheads := splitHeads(ConvertDType(dmerged, o.DType()), b, t, k, g, e) // [B*K, G*T, E]
 	dq, dk, dv := attentionBackward(h.q, h.k, h.v, visible, o, dheads)
-	back := func(d *Node, group int) *Node { // to [N, heads*E] f32, positions undone
+	back := func(d *Node, group int) *Node { // to [N, heads*E], positions undone
 		d = Reshape(mergeHeads(widen(d), b, t, k, group, e), b, t, k*group, e)
 		d = rotateBackward(d, ExpandAxes(cos, 2), ExpandAxes(sin, 2)) // [B, T, heads, E]
 		return Reshape(d, b*t, k*group*e)
 	}
-	bias := l.qBias != nil
-	dxq, dwq, dbq := linearBackward(h.normed, l.q, back(dq, g), bias)
-	dxk, dwk, dbk := linearBackward(h.normed, l.k, back(dk, 1), bias)
-	dvOut := mergeHeads(widen(dv), b, t, k, 1, e) // [N, K*E]
-	dxv, dwv, dbv := linearBackward(h.normed, l.v, dvOut, bias)
+	outs := []*Node{back(dq, g), back(dk, 1), mergeHeads(widen(dv), b, t, k, 1, e)}
+	dxq, keptQ := linearBackward(l.q, outs[0])
+	dxk, keptK := linearBackward(l.k, outs[1])
+	dxv, keptV := linearBackward(l.v, outs[2])
 	dx, dnorm1 := rmsNormBackward(x, l.norm1, cfg.NormEps, Add(Add(dxq, dxk), dxv))
 
-	grads = []*Node{dnorm1, dwq, dwk, dwv, do, dnorm2, dgate, dup, ddown}
-	if bias {
-		grads = append(grads, dbq, dbk, dbv)
+	grads := blockGradients{
+		dx: Add(dx, dmid), vectors: []*Node{dnorm1, dnorm2},
+		kept: []*Node{keptQ, keptK, keptV, keptO, keptGate, keptUp, keptDown},
 	}
-	return Add(dx, dmid), grads
+	if l.qBias != nil {
+		for _, out := range outs {
+			grads.vectors = append(grads.vectors, biasGradient(out))
+		}
+	}
+	for _, in := range []*Node{h.normed, merged, normed2, act} {
+		grads.inputs = append(grads.inputs, ConvertDType(in, l.q.DType()))
+	}
+	return grads
+}
+
+// weightGradients returns the gradients of the matrices of a block.
+func weightGradients(kept, inputs []*Node) []*Node {
+	grads := make([]*Node, numMatrices)
+	for i, d := range kept {
+		grads[i] = weightGradient(d, inputs[inputOf[i]])
+	}
+	return grads
+}
+
+// inOrder puts the gradients of a block into the order of Config.LayerParams: norm1, q, k, v, o, norm2, gate, up, down,
+// biases.
+func inOrder[T any](vectors, matrices []T) []T {
+	ordered := append([]T{vectors[0]}, matrices[:4]...)
+	ordered = append(append(ordered, vectors[1]), matrices[4:]...)
+	return append(ordered, vectors[2:]...)
 }

@@ -19,10 +19,15 @@ func BenchmarkBlock(b *testing.B) {
 		require.NoError(b, err)
 		x, err := program.embed.Call(params.embedding(), in.ids)
 		require.NoError(b, err)
+		grads := NewGradients(&program.cfg)
 		args := append(append([]*tensors.Tensor{}, params.layer(0)...), x[0], in.cos, in.sin, in.valid)
 		for name, fn := range map[string]func() ([]*tensors.Tensor, error){
-			"forward":  func() ([]*tensors.Tensor, error) { return program.block.Call(args...) },
-			"backward": func() ([]*tensors.Tensor, error) { return program.blockGrad.Call(append(args, x[0])...) },
+			"forward": func() ([]*tensors.Tensor, error) { return program.block.Call(args...) },
+			"backward": func() ([]*tensors.Tensor, error) {
+				dx, err := program.blockBackward(params, 0, in, x[0], x[0], grads)
+				grads.Free()
+				return []*tensors.Tensor{dx}, err
+			},
 		} {
 			b.Run(dtype.String()+"/"+name, func(b *testing.B) {
 				out, err := fn()

@@ -84,24 +84,42 @@ func (p *Program) Backward(params *Params, batch *Batch, temperature float64, lo
 	if err != nil {
 		return nil, err
 	}
-	n := p.cfg.numLayerParams()
 	for i := p.cfg.NumLayers - 1; i >= 0; i-- {
-		args := append(append([]*tensors.Tensor{}, params.layer(i)...), stream[i], in.cos, in.sin, in.valid, dx)
-		out, err := p.blockGrad.Call(args...)
+		next, err := p.blockBackward(params, i, in, stream[i], dx, grads)
 		device.Free(dx, stream[i+1])
 		if err != nil {
 			return nil, err
 		}
-		stream = stream[:i+1]
-		dx = out[0]
-		for j, t := range out[1:] {
-			if err := p.accumulate(grads, 1+i*n+j, t); err != nil {
-				return nil, err
-			}
-		}
+		stream, dx = stream[:i+1], next
 	}
 	defer device.Free(dx)
 	return outcome, p.embeddingBackward(in.ids, dx, grads)
+}
+
+// blockBackward adds the gradients of block i, whose input was x, and returns the gradient for x.
+func (p *Program) blockBackward(params *Params, i int, in inputs, x, dy *tensors.Tensor, grads *Gradients) (
+	*tensors.Tensor, error) {
+	args := append(append([]*tensors.Tensor{}, params.layer(i)...), x, in.cos, in.sin, in.valid, dy)
+	out, err := p.blockGrad.Call(args...)
+	if err != nil {
+		return nil, err
+	}
+	products := out[len(out)-numMatrices-numInputs:]
+	matrices, err := p.weightGrad.Call(products...)
+	device.Free(products...)
+	if err != nil {
+		device.Free(out[0])
+		return nil, err
+	}
+	vectors := out[1 : len(out)-numMatrices-numInputs]
+	first := 1 + i*p.cfg.numLayerParams()
+	for j, t := range inOrder(vectors, matrices) {
+		if err := p.accumulate(grads, first+j, t); err != nil {
+			device.Free(out[0])
+			return nil, err
+		}
+	}
+	return out[0], nil
 }
 
 // embeddingBackward adds the gradient of the embedding rows.

@@ -102,8 +102,8 @@ func TestGradientOfLinear(t *testing.T) {
 	checkGradients(t, [][]int{{3, 4}, {5, 4}, {5}},
 		func(in []*Node) *Node { return linear(in[0], in[1], in[2]) },
 		func(in []*Node, dy *Node) []*Node {
-			dx, dw, db := linearBackward(in[0], in[1], dy, true)
-			return []*Node{dx, dw, db}
+			dx, kept := linearBackward(in[1], dy)
+			return []*Node{dx, weightGradient(kept, in[0]), biasGradient(dy)}
 		})
 }
 
@@ -157,8 +157,8 @@ func TestGradientOfBlock(t *testing.T) {
 		},
 		func(in []*Node, dy *Node) []*Node {
 			cos, sin, valid := rest(dy.Graph())
-			dx, grads := blockBackward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid, dy)
-			return append([]*Node{dx}, grads...)
+			g := blockBackward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid, dy)
+			return append([]*Node{g.dx}, inOrder(g.vectors, weightGradients(g.kept, g.inputs))...)
 		})
 }
 

@@ -38,18 +38,31 @@ func linear(x, w, b *Node) *Node {
 	return y
 }
 
-// linearBackward returns the gradients of linear for x [N, in], w [out, in] and, if hasBias, b [out], given dy
-// [N, out].
-func linearBackward(x, w, dy *Node, hasBias bool) (dx, dw, db *Node) {
+// linearBackward returns the gradient dx [N, in] of linear for x, given w [out, in] and dy [N, out], and dy as
+// weightGradient wants it.
+func linearBackward(w, dy *Node) (dx, kept *Node) {
 	narrow := ConvertDType(dy, w.DType())
 	dx = ConvertDType(DotGeneral(narrow, []int{1}, nil, w, []int{0}, nil), dy.DType()) // [N, in]
-	dw = DotGeneral(narrow, []int{0}, nil, ConvertDType(x, w.DType()), []int{0}, nil)  // [out, in]
-	dw = widen(dw)
-	if hasBias {
-		db = ReduceSum(dy, 0) // [out]
+	if w.DType() == dtypes.BFloat16 {
+		return dx, Transpose(narrow, 0, 1) // [out, N]
 	}
-	return dx, dw, db
+	return dx, narrow // [N, out]
 }
+
+// weightGradient returns the gradient [out, in] of linear for w from what linearBackward kept and the input x [N, in].
+//
+// It belongs into a graph of its own. XLA's CPU plugin multiplies bf16 matrices five times more slowly when the left
+// one is contracted over its rows, and it undoes any transposition that stands before a product in the same graph.
+func weightGradient(kept, x *Node) *Node {
+	axis := 0
+	if kept.DType() == dtypes.BFloat16 {
+		axis = 1
+	}
+	return widen(DotGeneral(kept, []int{axis}, nil, x, []int{0}, nil)) // [out, in]
+}
+
+// biasGradient returns the gradient [out] of linear for b.
+func biasGradient(dy *Node) *Node { return ReduceSum(dy, 0) }
 
 // rmsNorm is x / sqrt(mean(x²) + eps) * w over the last axis (arXiv:1910.07467).
 func rmsNorm(x, w *Node, eps float64) *Node {

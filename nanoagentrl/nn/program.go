@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	. "github.com/gomlx/gomlx/pkg/core/graph"
@@ -18,8 +19,8 @@ type Program struct {
 	cfg   Config
 	chunk int
 
-	embed, block, blockGrad, gatherRows, head *device.Func
-	spreadRows, embedGrad, add                *device.Func
+	embed, block, blockGrad, weightGrad, gatherRows, head *device.Func
+	spreadRows, embedGrad, add                            *device.Func
 	// headGrads are the backward passes of the head by the name of their loss.
 	headGrads map[string]*device.Func
 	decode    *decodeGraphs
@@ -40,8 +41,11 @@ func NewProgram(dev *device.Device, cfg Config) *Program {
 		return []*Node{blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])}
 	})
 	p.blockGrad = dev.NewFunc("block gradient", func(in []*Node) []*Node { // parameters, x, cos, sin, valid, dy
-		dx, grads := blockBackward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3], in[n+4])
-		return append([]*Node{dx}, grads...)
+		g := blockBackward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3], in[n+4])
+		return slices.Concat([]*Node{g.dx}, g.vectors, g.kept, g.inputs)
+	})
+	p.weightGrad = dev.NewFunc("weight gradient", func(in []*Node) []*Node { // kept, inputs
+		return weightGradients(in[:numMatrices], in[numMatrices:])
 	})
 	p.gatherRows = dev.NewFunc("gather rows", func(in []*Node) []*Node { // x [N, D], places [n, 1]
 		return []*Node{Gather(in[0], in[1])} // [n, D]

@@ -47,7 +47,7 @@ type sequence struct {
 	IDs         []int     `json:"ids"`
 	LogProbs    []float32 `json:"logprobs"`
 	TopIDs      []int     `json:"top_ids"`
-	TopLogProbs []float32 `json:"top_logprobs"`
+	TopLogProbs []float64 `json:"top_logprobs"`
 }
 
 // text is a text, its ids and what they decode to.
@@ -153,10 +153,14 @@ func expect(p *policy.Policy, sequences [][]int) (*expected, error) {
 	if err != nil {
 		return nil, err
 	}
+	next, err := nextLogProbs(p, sequences)
+	if err != nil {
+		return nil, err
+	}
 	for i, ids := range sequences {
 		s := sequence{IDs: ids, LogProbs: logp[i]}
-		if s.TopIDs, s.TopLogProbs, err = likeliest(p, ids); err != nil {
-			return nil, err
+		for _, id := range likeliest(next[i]) {
+			s.TopIDs, s.TopLogProbs = append(s.TopIDs, id), append(s.TopLogProbs, next[i][id])
 		}
 		e.Sequences = append(e.Sequences, s)
 	}
@@ -198,77 +202,85 @@ func describe(p *policy.Policy, param nn.Param) (tensor, error) {
 	return tensor{param.Name, param.Shape, hex.EncodeToString(sum.Sum(nil)), math.Sqrt(squares / float64(len(values)))}, nil
 }
 
-// likeliest returns the ids with the highest log-probability after ids, and those. Which they are is worked out on the
-// host, from the residual stream that cached decoding gives; the log-probabilities are those of training.
-func likeliest(p *policy.Policy, ids []int) (best []int, logp []float32, err error) {
-	scores, err := nextScores(p, ids)
-	if err != nil {
-		return nil, nil, err
+// likeliest returns the ids with the highest scores, the highest first.
+func likeliest(scores []float64) []int {
+	ids := make([]int, len(scores))
+	for i := range ids {
+		ids[i] = i
 	}
-	best = make([]int, len(scores))
-	for i := range best {
-		best[i] = i
-	}
-	slices.SortFunc(best, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
-	best = best[:top]
-	var rows [][]int
-	for _, id := range best {
-		rows = append(rows, append(slices.Clone(ids), id))
-	}
-	all, err := logProbs(p, rows)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, row := range all {
-		logp = append(logp, row[len(row)-1])
-	}
-	return best, logp, nil
+	slices.SortFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	return ids[:top]
 }
 
-// nextScores returns the logits [V] after ids.
-func nextScores(p *policy.Policy, ids []int) ([]float64, error) {
+// nextLogProbs returns the log-probability of each token of the vocabulary after each sequence, [sequences][V]. The
+// residual stream is that of cached decoding; the rest is worked out here.
+func nextLogProbs(p *policy.Policy, sequences [][]int) ([][]float64, error) {
 	cfg := p.Program.Config()
-	width := nn.Bucket(len(ids))
-	cache, err := nn.NewCache(p.Params, 1, width)
+	width := 0
+	for _, ids := range sequences {
+		width = max(width, nn.Bucket(len(ids)))
+	}
+	cache, err := nn.NewCache(p.Params, len(sequences), width)
 	if err != nil {
 		return nil, err
 	}
 	defer cache.Free()
-	x, err := p.Program.Extend(p.Params, cache, [][]int{ids}, width)
+	x, err := p.Program.Extend(p.Params, cache, sequences, width)
 	if err != nil {
 		return nil, err
 	}
 	defer device.Free(x)
-	stream, err := device.Values[float32](x) // [width, D]
+	stream, err := device.Values[float32](x) // [sequences*width, D]
 	if err != nil {
 		return nil, err
 	}
-	output := "lm_head.weight"
+	names := p.Params.Names()
+	output := names[len(names)-1]
 	if cfg.TieEmbeddings {
-		output = "model.embed_tokens.weight"
+		output = names[0]
 	}
-	matrix, err := p.Params.Host(output)
+	matrix, err := p.Params.Host(output) // [V, D]
 	if err != nil {
 		return nil, err
 	}
-	norm, err := p.Params.Host("model.norm.weight")
+	norm, err := p.Params.Host("model.norm.weight") // [D]
 	if err != nil {
 		return nil, err
 	}
-	d := cfg.HiddenSize
-	last := stream[(len(ids)-1)*d : len(ids)*d]
+	out := make([][]float64, len(sequences))
+	for i, ids := range sequences {
+		last := i*width + len(ids) - 1
+		out[i] = logSoftmax(cfg, stream[last*cfg.HiddenSize:(last+1)*cfg.HiddenSize], norm, matrix)
+	}
+	return out, nil
+}
+
+// logSoftmax applies the final norm [D] and the output matrix [V, D] to one row x [D] of the residual stream, and
+// returns the log-probabilities [V].
+func logSoftmax(cfg *nn.Config, x, norm, matrix []float32) []float64 {
 	squares := 0.0
-	for _, v := range last {
+	for _, v := range x {
 		squares += float64(v) * float64(v)
 	}
-	scale := 1 / math.Sqrt(squares/float64(d)+cfg.NormEps)
+	scale := 1 / math.Sqrt(squares/float64(len(x))+cfg.NormEps)
+	normed := make([]float64, len(x))
+	for i, v := range x {
+		normed[i] = float64(v) * scale * float64(norm[i])
+	}
 	scores := make([]float64, cfg.VocabSize)
 	for id := range scores {
-		for i, w := range matrix[id*d : (id+1)*d] {
-			scores[id] += float64(w) * float64(last[i]) * float64(norm[i]) * scale
+		for i, w := range matrix[id*len(x) : (id+1)*len(x)] {
+			scores[id] += float64(w) * normed[i]
 		}
 	}
-	return scores, nil
+	sum, highest := 0.0, slices.Max(scores)
+	for _, s := range scores {
+		sum += math.Exp(s - highest)
+	}
+	for id := range scores {
+		scores[id] -= highest + math.Log(sum)
+	}
+	return scores
 }
 
 // largestShift returns the largest difference between two sets of log-probabilities.

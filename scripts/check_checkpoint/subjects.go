@@ -25,7 +25,7 @@ type subject struct {
 var step = []string{
 	"task=search", "train_data=tiny", "corpus=tiny", "eval_data=[]", "eval_every=0", "eval_at_start=false",
 	"best_metric=", "steps=1", "save_every=1", "sample_every=1", "system_prompt=", "chat_template=never",
-	"prompts_per_step=2", "group_size=4", "max_turns=2", "max_new_tokens=24", "max_turn_tokens=12", "max_obs_tokens=64",
+	"prompts_per_step=2", "group_size=4", "max_turns=2", "max_new_tokens=32", "max_turn_tokens=16", "max_obs_tokens=64",
 	"topk=1", "max_context=384", "reward_valid_turns=0.5",
 }
 
@@ -34,7 +34,7 @@ var step = []string{
 func subjects(models []string) ([]subject, error) {
 	list := []subject{
 		{"tiny_qwen2", func(string) ([]string, error) {
-			return slices.Concat(step, []string{"model=random", "user_prompt={question}", "kl_coef=0",
+			return slices.Concat(step, []string{"backend=go", "model=random", "user_prompt={question}", "kl_coef=0",
 				"lr=0.01"}), nil
 		}},
 		{"tiny_qwen2_tied", fromFolder(nn.Config{
@@ -57,10 +57,12 @@ func subjects(models []string) ([]subject, error) {
 	return list, nil
 }
 
-// prompt shows a pretrained model an episode, so that some of its turns are valid, some are not, and the step has a
-// signal.
+// prompt shows a pretrained model what to write, so that some of its turns are valid and the step has a signal.
 const prompt = `Question: where was Paul Ford born ?
 <search>Paul Ford</search>
+
+Question: what is the trade of Rita Lund ?
+<search>Rita Lund</search>
 
 Question: {question}
 `
@@ -79,7 +81,7 @@ func fromFolder(cfg nn.Config) func(dir string) ([]string, error) {
 				return nil, err
 			}
 		}
-		return slices.Concat(step, []string{"model=" + base, "reference=" + reference, "user_prompt={question}",
+		return slices.Concat(step, []string{"backend=go", "model=" + base, "reference=" + reference, "user_prompt={question}",
 			"kl_coef=1", "lr=0.02"}), nil
 	}
 }

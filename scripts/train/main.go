@@ -29,7 +29,7 @@ Examples:
   go run ./scripts/train --config configs/quickstart.yaml
   go run ./scripts/train --config configs/search_smollm2_cpu.yaml \
       --set model=models/SmolLM2-135M-Instruct.gguf --set train_data=my/qa.jsonl --set corpus=my/corpus.jsonl
-  go run ./scripts/train --config configs/gsm8k_qwen05b_t4.yaml --dry_run --set backend=auto
+  go run ./scripts/train --config configs/gsm8k_qwen05b_t4.yaml --dry_run
   go run ./scripts/train --config configs/quickstart.yaml --eval_only --ckpt runs/quickstart/checkpoints/step-000004
 
 Running the same command again goes on from the last checkpoint of the run folder. Ctrl-C saves and stops; a second
