@@ -82,6 +82,22 @@ func TestDryRunWithoutTheBackendOfTheConfigTakesTheBestThereIs(t *testing.T) {
 	require.Contains(t, out.String(), "dry run  passed")
 }
 
+// On XLA, too, a run that was interrupted and resumed ends with the weights of one that was not.
+func TestDryRunOnXLA(t *testing.T) {
+	if os.Getenv("XLA_FLAGS") == "" {
+		t.Setenv("XLA_FLAGS", "--xla_backend_optimization_level=0") // compiling is all that takes time here
+	}
+	dev, err := device.Open("xla")
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	dev.Close()
+	var out bytes.Buffer
+	require.NoError(t, DryRun(t.Context(), tiny(t, "backend=xla", "eval_at_start=false"), Options{Out: &out}))
+	require.Contains(t, out.String(), "device   XLA on the CPU")
+	require.Contains(t, out.String(), "dry run  passed")
+}
+
 func TestDryRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rec := record()

@@ -46,17 +46,18 @@ type Config struct {
 	// Task is what is learned: search answers questions with a search engine over several turns, gsm8k solves
 	// grade-school maths in one turn.
 	Task string `yaml:"task" oneof:"search gsm8k"`
-	// TrainData is the file of training questions, JSONL or parquet; "tiny" is a small world made in memory.
+	// TrainData is the file of training questions, JSONL or parquet, or a folder with one (train.jsonl, qa.jsonl);
+	// "tiny" is a small world made in memory.
 	TrainData string `yaml:"train_data"`
-	// EvalData lists the files of evaluation questions; each is one split, named after its file, with its folder in
-	// front where two files have the same name.
+	// EvalData lists the files of evaluation questions, or folders with a test.jsonl or test.parquet; each is one
+	// split, named after its file or folder, with its folder in front where two have the same name.
 	EvalData []string `yaml:"eval_data" free:"true"`
 	// MaxTrainQuestions keeps only the first questions of train_data; 0 keeps all.
 	MaxTrainQuestions int `yaml:"max_train_questions" min:"0"`
 	// MaxEvalQuestions keeps only the first questions of each file of eval_data; 0 keeps all.
 	MaxEvalQuestions int `yaml:"max_eval_questions" min:"0" free:"true"`
-	// Corpus is the JSONL file of passages ({"id", "contents"}) that BM25 indexes in memory; "tiny" is the world made
-	// in memory. It is not read when retriever_url is set.
+	// Corpus is the JSONL file of passages ({"id", "contents"}) that BM25 indexes in memory, or a folder with a
+	// corpus.jsonl; "tiny" is the world made in memory. It is not read when retriever_url is set.
 	Corpus string `yaml:"corpus"`
 	// RetrieverURL is the address of a search server that speaks the Search-R1 protocol, such as
 	// http://127.0.0.1:8000/retrieve; empty searches the corpus in process.
@@ -102,7 +103,8 @@ type Config struct {
 	MaxTurnTokens int `yaml:"max_turn_tokens" min:"0"`
 	// TopK is the number of passages that one search returns.
 	TopK int `yaml:"topk" min:"1" max:"1000"`
-	// MaxObsTokens is the number of tokens of one search result; passages beyond it are left out whole.
+	// MaxObsTokens is the number of tokens of one search result; passages beyond it are left out whole, but for the
+	// first, which is cut after a word if it is too long by itself.
 	MaxObsTokens int `yaml:"max_obs_tokens" min:"16"`
 	// MaxContext is the number of tokens of a whole episode, prompt included; 0 is the longest that the model takes.
 	MaxContext int `yaml:"max_context" min:"0"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// CursorState is a place in the endless order of a Cursor; a checkpoint stores it.
+// CursorState is a place in the endless order of a Cursor. With the seed it is all that a checkpoint has to keep.
 type CursorState struct {
 	// Epoch counts the finished passes over the questions; Position counts the questions taken in this one.
 	Epoch    int `json:"epoch"`

@@ -19,15 +19,16 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 )
 
-const usage = `Makes checkpoints, each by one step of training from another kind of model, and writes what our code says about them:
-the contents of every tensor, log-probabilities, the five likeliest next tokens, token ids and rendered chats.
-check.py then opens them with Python's transformers and compares.
+const usage = `Makes checkpoints, each by one step of training from another kind of model, and writes what our code says
+about them: the contents of every tensor, log-probabilities, the five likeliest next tokens, token ids and rendered
+chats. check.py then opens them with Python's transformers and compares.
 
 Usage: go run ./scripts/check_checkpoint --out DIR [options]
 
 Examples:
   go run ./scripts/check_checkpoint --out ckpt       # three tiny models of random weights; pure Go is enough
-  go run ./scripts/check_checkpoint --out ckpt --model models/SmolLM2-135M-Instruct.Q4_1.gguf
+  go run ./scripts/check_checkpoint --out ckpt --model models/SmolLM2-135M-Instruct.Q4_1.gguf \
+      --tokenizer models/qwen2.5-coder-0.5b-instruct.gguf
   python3 scripts/check_checkpoint/check.py ckpt             # needs torch and transformers
   python3 scripts/check_checkpoint/check.py ckpt tensors     # only weights; needs numpy and safetensors
 
@@ -49,9 +50,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetNormalizeFunc(config.NormalizeFlag)
 	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
 	out := flags.String("out", "", "folder for the checkpoints, which must not exist or be empty")
-	models := flags.StringArray("model", nil, "pretrained model to start one more checkpoint from, a GGUF file or a Hugging "+
-		"Face folder; may be given several times")
-	set := flags.StringArray("set", nil, "override a setting of the training runs, key=value; may be given several times")
+	tokenizers := flags.StringArray("tokenizer", nil, "pretrained model whose kind and tokenizer one more tiny model "+
+		"gets, a GGUF file or a Hugging Face folder; may be given several times")
+	models := flags.StringArray("model", nil, "pretrained model to start one more checkpoint from")
+	set := flags.StringArray("set", nil, "override a setting of the training runs, key=value; may be given several "+
+		"times")
 	fail := func(err error) int {
 		fmt.Fprintf(stderr, "check_checkpoint: %v\n", err)
 		return 2
@@ -69,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := checkEmpty(*out); err != nil {
 		return fail(err)
 	}
-	list, err := subjects(*models)
+	list, err := subjects(*tokenizers, *models)
 	if err != nil {
 		return fail(err)
 	}
@@ -96,8 +99,8 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// minShift is the smallest change of a log-probability, in nats, that the training step must make somewhere: fifty times
-// what check.py tolerates, so that a checkpoint with the weights from before the step does not pass.
+// minShift is the smallest change of a log-probability, in nats, that the training step must make somewhere: two
+// hundred times what check.py tolerates, so that a checkpoint with the weights from before the step does not pass.
 const minShift = 0.1
 
 // make trains one step in out/NAME and writes out/NAME/expected.json. The log-probabilities are those of the policy in
@@ -130,8 +133,8 @@ func (s subject) make(ctx context.Context, out string, overrides []string, log i
 		return err
 	}
 	if expected.Shift = largestShift(before, expected.Sequences); expected.Shift < minShift {
-		return fmt.Errorf("the training step changed the log-probabilities by at most %.3g, want %g: had it any signal? "+
-			"Try another seed: --set seed=N", expected.Shift, minShift)
+		return fmt.Errorf("the training step changed the log-probabilities by at most %.3g, want %g: had it any "+
+			"signal? Try another seed: --set seed=N", expected.Shift, minShift)
 	}
 	fmt.Fprintf(log, "moved    log-probabilities by up to %.2g nats in one step\n", expected.Shift)
 	expected.Checkpoint = filepath.ToSlash(filepath.Join("checkpoints", checkpoint.Name(r.Trainer.Step())))

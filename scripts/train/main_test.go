@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,19 @@ func newWorld(t *testing.T, lines ...string) *world {
 	w := &world{t, dir, filepath.Join(dir, "tiny.yaml"), filepath.Join(dir, "run")}
 	w.write("tiny.yaml", "run_dir: "+w.run+tinyFile+strings.Join(lines, "\n")+"\n")
 	return w
+}
+
+// set replaces settings of the config file, given as lines of YAML.
+func (w *world) set(lines string) {
+	w.t.Helper()
+	text, err := os.ReadFile(w.path)
+	require.NoError(w.t, err)
+	kept := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range strings.Split(lines, "\n") {
+		key, _, _ := strings.Cut(line, ":")
+		kept = slices.DeleteFunc(kept, func(old string) bool { return strings.HasPrefix(old, key+":") })
+	}
+	w.write("tiny.yaml", strings.Join(append(kept, lines), "\n")+"\n")
 }
 
 func (w *world) write(name, text string) string {

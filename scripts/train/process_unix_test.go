@@ -59,15 +59,18 @@ func (w *world) process(fileSize string, args ...string) *exec.Cmd {
 func TestFullDiskIsOneClearErrorAndLeavesNothingHalfWritten(t *testing.T) {
 	for _, test := range []struct {
 		name, size string
-		want       []string
-		left       []string
+		config     string
+		want, left []string
 	}{
-		{"at the start", "100", []string{"config.yaml", "file too large"}, nil},
-		{"at the checkpoint", "14000", []string{"save step 1 in ", "model.safetensors", "file too large"},
+		{"at the start", "100", "", []string{"config.yaml", "file too large"}, nil},
+		{"at the checkpoint", "14000", "", []string{"save step 1 in ", "model.safetensors", "file too large"},
 			[]string{"config.yaml", "metrics.jsonl"}},
+		{"at a line of metrics", "14000", "prompts_per_step: 2\nsave_every: 0\neval_every: 0\nsteps: 100",
+			[]string{"save step ", "file too large", "metrics.jsonl"}, []string{"config.yaml", "metrics.jsonl"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
+			w.set(test.config)
 			child := w.process(test.size)
 			var errOut bytes.Buffer
 			child.Stderr = &errOut

@@ -1,0 +1,86 @@
+package nanoagentrl_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
+)
+
+// A run from a config file: train, then evaluate. A pretrained model trains with the same lines; only the config
+// differs.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "nanoagentrl-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	cfg, _, err := config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go", "steps=2",
+		"prompts_per_step=2", "group_size=2", "max_eval_questions=4", "eval_at_start=false"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{}) // Options.Out would show the progress.
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.Train(ctx); err != nil {
+		log.Fatal(err)
+	}
+	metrics, err := run.Evaluate(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%d steps, EM %.2f on %d questions\n", run.Trainer.Step(), metrics["eval/em"], len(run.Splits[0].Questions))
+	// Output: 2 steps, EM 0.00 on 4 questions
+}
+
+// One training step, written out. Run.Train repeats it, with logs, evaluations and checkpoints around it.
+func Example_step() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "nanoagentrl-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	cfg, _, err := config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer run.Close()
+
+	t := run.Trainer
+	questions := t.Cursor.Next(2)
+	episodes, err := t.Rollouter.Rollout(ctx, questions, 3, agent.Seeds(cfg.Seed, "train", 1)) // 3 for each question
+	if err != nil {
+		log.Fatal(err)
+	}
+	t.Scorer.Score(episodes)
+	stats, err := t.Learner.Update(ctx, episodes, cfg.LR) // advantages, loss, gradient, AdamW
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Printf("%d episodes; the first asks: %s\n", len(episodes), episodes[0].Question)
+	sampled := 0
+	for _, e := range episodes {
+		sampled += e.CountTokens(episode.Policy)
+	}
+	fmt.Println("trained on what the policy wrote, and nothing else:", stats["train/trained_tokens"] == float64(sampled))
+	// Output:
+	// 6 episodes; the first asks: what is the trade of Lea Cole ?
+	// trained on what the policy wrote, and nothing else: true
+}
