@@ -239,3 +239,25 @@ func TestServerThatDiesEndsTheRunWithItsLastStepSaved(t *testing.T) {
 	require.Positive(t, failed, "steps with a failed episode beside a good one go on")
 	require.Equal(t, []string{checkpoint.Name(len(rec.stats))}, rec.saved)
 }
+
+// Every step samples and trains other lengths. Shapes are bucketed, so that a run soon compiles nothing new.
+func TestCompilationsOfALongRunAreBoundedByBuckets(t *testing.T) {
+	rec := record()
+	r, err := Open(t.Context(), tiny(t, "steps=20", "eval_every=0", "eval_at_start=false", "save_every=0", "lr=0.001"),
+		Options{Reporter: rec})
+	require.NoError(t, err)
+	defer r.Close()
+	var compiled []int
+	rec.onStep = func(int) {
+		n, _ := r.Device.Compilations()
+		compiled = append(compiled, n)
+	}
+	require.NoError(t, r.Train(t.Context()))
+	require.Len(t, compiled, 20)
+	require.LessOrEqual(t, compiled[19], compiled[4]*3/2, "%v", compiled)
+	lengths := map[float64]bool{}
+	for _, s := range rec.stats {
+		lengths[s["train/response_len"]+s["train/obs_len"]] = true
+	}
+	require.Greater(t, len(lengths), 10, "the steps differ in length")
+}

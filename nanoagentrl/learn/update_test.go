@@ -215,6 +215,23 @@ func TestLogProbsAtMaskedTokensChangeNothing(t *testing.T) {
 	})
 }
 
+// Batches are padded with token 0, and some models pad with their end token (3 here): both are trained on like any other
+// token where the policy wrote them. Padding is a matter of place, not of the token's id.
+func TestPaddingAndEndTokensWrittenByThePolicyAreTrained(t *testing.T) {
+	p := tiny(t, testdevice.Open(t, device.Go), 1)
+	opts := options()
+	episodes := []*episode.Episode{
+		newEpisode(0, 0, 1, prompt(0, 3), wrote(0, 3, 0, 3)), newEpisode(0, 1, 0, prompt(0, 3), wrote(3)),
+		newEpisode(0, 2, 1, prompt(0, 3), wrote(5, 0)), newEpisode(0, 3, 0, prompt(0, 3), wrote(6, 7, 8, 9, 10, 3)),
+	}
+	record(t, p, episodes, 0.1)
+	hand := newByHand(t, nil, episodes, opts)
+	want := hand.gradient(p)
+	l, o := learner(t, p, nil, rawGradients, opts)
+	require.Equal(t, 13.0, update(t, l, episodes, 0)["train/trained_tokens"])
+	requireNear(t, want, firstMoments(t, o), 2e-6, "padding")
+}
+
 func TestUntrainableEpisodesAreLeftOut(t *testing.T) {
 	dev := testdevice.Open(t, device.Go)
 	after := func(change func([]*episode.Episode) []*episode.Episode) ([][]float32, Stats) {
