@@ -41,7 +41,8 @@ func (r *Run) resume(ctx context.Context, t *learn.Trainer) error {
 	if err := state.CheckResume(r.Config, t.Reference); err != nil {
 		return err
 	}
-	err = t.Cursor.Restore(data.CursorState{Epoch: state.Cursor.Epoch, Position: state.Cursor.Position})
+	place := data.CursorState{Epoch: state.Cursor.Epoch, Position: state.Cursor.Position, Size: state.Cursor.Size}
+	err = t.Cursor.Restore(place)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ type Cursor struct {
 	// Epoch counts the passes over the questions that are over; Position counts the questions drawn since.
 	Epoch    int `json:"epoch"`
 	Position int `json:"position"`
+	// Size is the number of questions, by which other data is noticed; 0 means unknown.
+	Size int `json:"size"`
 }
 
 // RunState is what a run must remember beside weights and optimiser moments so that it goes on as if it had never been
@@ -70,7 +72,7 @@ func (s *RunState) check() error {
 	switch {
 	case s.Format != stateFormat:
 		return fmt.Errorf("format %d, this program reads %d", s.Format, stateFormat)
-	case s.Step < 0 || s.OptimizerStep < 0 || s.Cursor.Epoch < 0 || s.Cursor.Position < 0:
+	case s.Step < 0 || s.OptimizerStep < 0 || s.Cursor.Epoch < 0 || s.Cursor.Position < 0 || s.Cursor.Size < 0:
 		return fmt.Errorf("negative counter: step %d, optimizer_step %d, epoch %d, position %d",
 			s.Step, s.OptimizerStep, s.Cursor.Epoch, s.Cursor.Position)
 	case s.ConfigHash == "":

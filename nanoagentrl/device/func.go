@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
@@ -105,20 +106,34 @@ func Free(list ...*tensors.Tensor) {
 	}
 }
 
-// Upload copies host values to a device buffer and drops the host copy.
+// Upload copies host values to a device buffer. values may be changed afterwards.
 func Upload[T float32 | int32](d *Device, values []T, dims ...int) (*tensors.Tensor, error) {
-	t := tensors.FromFlatDataAndDimensions(values, dims...)
-	if err := t.MaterializeOnDevice(d.Backend, d.SharedMemory(), 0); err != nil {
+	buffer, err := d.Backend.BufferFromFlatData(0, values, shapes.Make(dtypes.FromGenericsType[T](), dims...))
+	if err != nil {
 		return nil, fmt.Errorf("copying %v values to the device: %w", dims, err)
 	}
-	t.FinalizeLocal()
+	t, err := tensors.FromBuffer(d.Backend, buffer)
+	if err != nil {
+		return nil, fmt.Errorf("copying %v values to the device: %w", dims, err)
+	}
 	return t, nil
 }
 
-// Values copies a tensor to the host.
+// Values copies a tensor to the host. It reads the device buffer itself: gomlx's own accessors leave a second copy of
+// the values in the tensor for as long as it lives.
 func Values[T float32 | int32](t *tensors.Tensor) ([]T, error) {
 	out := make([]T, t.Size())
-	err := tensors.ConstFlatData(t, func(flat []T) { copy(out, flat) })
+	err := func() error {
+		backend, err := t.Backend()
+		if err != nil {
+			return err
+		}
+		buffer, err := t.Buffer(backend, 0)
+		if err != nil {
+			return err
+		}
+		return backend.BufferToFlatData(buffer, out)
+	}()
 	if err != nil {
 		return nil, fmt.Errorf("copying a tensor of shape %s to the host: %w", t.Shape(), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
@@ -18,6 +19,7 @@ const optimizerName = "optimizer.safetensors"
 // SaveState writes everything that the next step depends on into a checkpoint's folder: the model as a Hugging Face
 // folder, and the optimiser's moments.
 func SaveState(dir string, p *policy.Policy, o *AdamW) error {
+	defer debug.FreeOSMemory() // Writing leaves as much garbage as there are weights and moments.
 	if err := p.Save(dir); err != nil {
 		return err
 	}

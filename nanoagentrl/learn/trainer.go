@@ -212,7 +212,7 @@ func (t *Trainer) save() error {
 	cursor := t.Cursor.State()
 	state := checkpoint.RunState{
 		Step: t.step, OptimizerStep: t.Optimizer.Step(), Seed: t.Config.Seed,
-		Cursor:     checkpoint.Cursor{Epoch: cursor.Epoch, Position: cursor.Position},
+		Cursor:     checkpoint.Cursor{Epoch: cursor.Epoch, Position: cursor.Position, Size: cursor.Size},
 		ConfigHash: t.Config.Hash(), Config: t.Config.Fingerprint(), Reference: t.Reference, Best: t.best,
 	}
 	dir, err := checkpoint.Save(t.Checkpoints, t.step, func(dir string) error {

@@ -30,11 +30,16 @@ type Params struct {
 // NewParams uploads weights, asking load for each tensor by its name and shape, and keeps compute copies of the
 // matrices in dtype (Float32 or BFloat16).
 func NewParams(dev *device.Device, cfg Config, dtype dtypes.DType,
-	load func(name string, shape []int) ([]float32, error)) (*Params, error) {
+	load func(name string, shape []int) ([]float32, error)) (_ *Params, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	p := &Params{dev: dev, cfg: cfg, dtype: dtype, index: map[string]int{}}
+	defer func() {
+		if err != nil {
+			p.Free()
+		}
+	}()
 	p.cast = dev.NewFunc("cast", func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ConvertDType(in[0], dtype)}
 	})

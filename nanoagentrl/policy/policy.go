@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"unsafe"
 
@@ -124,6 +125,7 @@ func (p *Policy) load(ctx context.Context, src weights.Source) (err error) {
 			return data, err
 		})
 	p.ID = hex.EncodeToString(sum.Sum(nil))
+	debug.FreeOSMemory() // Reading left as much garbage as there are weights.
 	return err
 }
 
