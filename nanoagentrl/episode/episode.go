@@ -86,7 +86,7 @@ type Episode struct {
 
 	// IDs are all tokens: prompt, policy and environment, in the order in which they were appended.
 	IDs []int `json:"ids"`
-	// Sources says who wrote each token.
+	// Sources says who wrote each token. In JSON it is a base64 string of one byte a token.
 	Sources []Source `json:"sources"`
 	// LogProbs holds, at policy tokens, the log-probability under the distribution they were sampled from, in nats;
 	// at all other tokens it is 0 and must not be read.

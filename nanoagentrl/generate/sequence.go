@@ -42,13 +42,11 @@ type Sequence struct {
 
 	// Drawn counts the tokens sampled so far; it numbers the draws of Seed.
 	Drawn int
-	// slot is the sampler's handle on cached keys and values; cached counts the tokens they cover.
-	slot, cached int
 }
 
 // NewSequence returns a sequence that starts with the given tokens.
 func NewSequence(ids []int, seed uint64) *Sequence {
-	return &Sequence{IDs: append([]int(nil), ids...), Seed: seed, slot: -1}
+	return &Sequence{IDs: append([]int(nil), ids...), Seed: seed}
 }
 
 // Append adds tokens that the policy did not write.

@@ -14,12 +14,11 @@ import (
 
 // plainAdamW is AdamW written out once more, in float64.
 type plainAdamW struct {
-	opts       AdamWOptions
-	step       int
-	p, m, v    [][]float64
-	isMatrix   []bool
-	clipped    int
-	clipFactor float64
+	opts     AdamWOptions
+	step     int
+	p, m, v  [][]float64
+	isMatrix []bool
+	clipped  int
 }
 
 func newPlainAdamW(t *testing.T, p *policy.Policy, opts AdamWOptions) *plainAdamW {

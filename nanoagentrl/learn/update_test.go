@@ -17,13 +17,11 @@ import (
 
 // byHand is the loss of a step, summed over policy tokens one episode at a time in float64.
 type byHand struct {
-	t                    *testing.T
-	reference            *policy.Policy
-	episodes             []*episode.Episode
-	weights, advantages  []float64
-	loss                 grpo.LossOptions
-	totalLoss, trained   float64
-	klOfTokens, logRatio float64
+	t                   *testing.T
+	reference           *policy.Policy
+	episodes            []*episode.Episode
+	weights, advantages []float64
+	loss                grpo.LossOptions
 }
 
 // newByHand takes the weight of each policy token of an episode from the definition of the aggregation.
