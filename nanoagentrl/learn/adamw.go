@@ -37,6 +37,7 @@ type AdamW struct {
 	m, v    []*tensors.Tensor
 	update  *device.Func
 	squares *device.Func
+	zeros   *device.Func
 }
 
 // numScalars is the length of the vector of settings that the update graph takes.
@@ -50,6 +51,7 @@ func NewAdamW(dev *device.Device, numParams int, opts AdamWOptions) *AdamW {
 			p, m, v := adamWUpdate(in[0], in[1], in[2], in[3], in[4])
 			return []*Node{p, m, v}
 		}),
+		zeros: dev.NewFunc("zeros", func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} }),
 		squares: dev.NewFunc("sum of squares", func(in []*Node) []*Node {
 			return []*Node{ReduceAllSum(Mul(in[0], in[0]))}
 		}),
@@ -127,11 +129,11 @@ func (o *AdamW) scalars(norm, lr float64, rank int) []float32 {
 func (o *AdamW) applyOne(params *nn.Params, i int, g *tensors.Tensor, scalars []float32) error {
 	for _, moment := range []*[]*tensors.Tensor{&o.m, &o.v} {
 		if (*moment)[i] == nil {
-			zeros, err := device.Upload(o.dev, make([]float32, g.Size()), g.Shape().Dimensions...)
+			zeros, err := o.zeros.Call(g)
 			if err != nil {
 				return err
 			}
-			(*moment)[i] = zeros
+			(*moment)[i] = zeros[0]
 		}
 	}
 	s, err := device.Upload(o.dev, scalars, numScalars)

@@ -93,7 +93,7 @@ func (p *Program) Backward(params *Params, batch *Batch, temperature float64, lo
 		stream, dx = stream[:i+1], next
 	}
 	defer device.Free(dx)
-	return outcome, p.embeddingBackward(in.ids, dx, grads)
+	return outcome, p.embeddingBackward(params, in.ids, dx, grads)
 }
 
 // blockBackward adds the gradients of block i, whose input was x, and returns the gradient for x.
@@ -123,13 +123,13 @@ func (p *Program) blockBackward(params *Params, i int, in inputs, x, dy *tensors
 }
 
 // embeddingBackward adds the gradient of the embedding rows.
-func (p *Program) embeddingBackward(ids, dx *tensors.Tensor, grads *Gradients) error {
+func (p *Program) embeddingBackward(params *Params, ids, dx *tensors.Tensor, grads *Gradients) error {
 	if grads.Tensors[0] == nil {
-		zero, err := p.zeros()
+		zeros, err := p.zeros.Call(params.Master(0))
 		if err != nil {
 			return err
 		}
-		grads.Tensors[0] = zero
+		grads.Tensors[0] = zeros[0]
 	}
 	out, err := p.embedGrad.Call(grads.Tensors[0], ids, dx)
 	if err != nil {
@@ -138,10 +138,6 @@ func (p *Program) embeddingBackward(ids, dx *tensors.Tensor, grads *Gradients) e
 	device.Free(grads.Tensors[0])
 	grads.Tensors[0] = out[0]
 	return nil
-}
-
-func (p *Program) zeros() (*tensors.Tensor, error) {
-	return device.Upload(p.dev, make([]float32, p.cfg.VocabSize*p.cfg.HiddenSize), p.cfg.VocabSize, p.cfg.HiddenSize)
 }
 
 // headBackward runs the head forward and backward over all chunks and returns the gradient [N, D] of the last block's

@@ -20,7 +20,7 @@ type Program struct {
 	chunk int
 
 	embed, block, blockGrad, weightGrad, gatherRows, head *device.Func
-	spreadRows, embedGrad, add                            *device.Func
+	spreadRows, embedGrad, add, zeros                     *device.Func
 	// headGrads are the backward passes of the head by the name of their loss.
 	headGrads map[string]*device.Func
 	decode    *decodeGraphs
@@ -63,6 +63,7 @@ func NewProgram(dev *device.Device, cfg Config) *Program {
 	p.embedGrad = dev.NewFunc("embedding gradient", func(in []*Node) []*Node { // sum [V, D], ids [N, 1], dx [N, D]
 		return []*Node{ScatterSum(in[0], in[1], in[2], false, false)}
 	})
+	p.zeros = dev.NewFunc("zeros", func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} })
 	p.decode = newDecodeGraphs(dev, &p.cfg)
 	p.add = dev.NewFunc("add", func(in []*Node) []*Node { return []*Node{Add(in[0], in[1])} })
 	return p
