@@ -55,6 +55,9 @@ func (f *Func) Call(inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
 	return outputs, nil
 }
 
+// Calls returns how often the function was called.
+func (f *Func) Calls() int { return int(f.calls.Load()) }
+
 // Compilations returns how many input shapes were compiled so far.
 func (f *Func) Compilations() int { return int(f.built.Load()) }
 

@@ -30,18 +30,27 @@ func mergeHeads(x *Node, b, t, k, g, e int) *Node {
 	return Reshape(x, b*t, k*g*e)          // [B*T, heads*E]
 }
 
-// visibility returns [B*K, T, T] additive scores, 0 where the query (axis 1) may see the key (axis 2) and blocked
-// elsewhere: a query sees the valid keys up to its own place. valid is [B, T], 1 for tokens and 0 for padding.
-func visibility(valid *Node, k int) *Node {
+// visibility returns [B*K, T, T] additive scores, 0 where the query may see the key and blocked elsewhere: a query sees
+// the valid keys up to its own place. Queries lie on axis 1 and keys on axis 2, or the other way round if keysFirst.
+// valid is [B, T], 1 for tokens and 0 for padding.
+func visibility(valid *Node, k int, keysFirst bool) *Node {
 	g, b, t := valid.Graph(), valid.Shape().Dim(0), valid.Shape().Dim(1)
-	query := Iota(g, shapes.Make(dtypes.Int32, t, t), 0) // [T, T]
-	key := Iota(g, shapes.Make(dtypes.Int32, t, t), 1)   // [T, T]
-	causal := LessOrEqual(key, query)                    // [T, T]
+	queryAxis, keyAxis, expand := 0, 1, []int{1, 2}
+	if keysFirst {
+		queryAxis, keyAxis, expand = 1, 0, []int{1, 3}
+	}
+	places := shapes.Make(dtypes.Int32, t, t)
+	causal := LessOrEqual(Iota(g, places, keyAxis), Iota(g, places, queryAxis)) // [T, T]
 	seen := LogicalAnd(
 		BroadcastToDims(ExpandAxes(causal, 0, 1), b, k, t, t),
-		BroadcastToDims(GreaterThan(ExpandAxes(valid, 1, 2), ScalarZero(g, valid.DType())), b, k, t, t))
-	zeros := Zeros(g, shapes.Make(dtypes.Float32, b, k, t, t))
-	return Reshape(Where(seen, zeros, AddScalar(zeros, blocked)), b*k, t, t) // [B*K, T, T]
+		BroadcastToDims(GreaterThan(ExpandAxes(valid, expand...), ScalarZero(g, valid.DType())), b, k, t, t))
+	return Reshape(additive(seen), b*k, t, t) // [B*K, T, T]
+}
+
+// additive turns a visibility mask into 0 and blocked.
+func additive(seen *Node) *Node {
+	zeros := Zeros(seen.Graph(), shapes.Make(dtypes.Float32, seen.Shape().Dimensions...))
+	return Where(seen, zeros, AddScalar(zeros, blocked))
 }
 
 // scores returns the scaled and masked attention scores in f32, [B*K, G*T, T].
@@ -54,32 +63,41 @@ func scores(q, k, visible *Node) *Node {
 	return Reshape(s, bk, rows, keys)                                                         // [B*K, G*T, T]
 }
 
-// attention returns softmax(q·kᵀ/sqrt(E) + visible)·v as [B*K, G*T, E], in the type of q.
-func attention(q, k, v, visible *Node) *Node {
+// attention returns softmax(q·kᵀ/sqrt(E) + visible)·v as [B*K, G*T, E], in the type of q, and the logarithm of each
+// softmax's denominator, [B*K, G*T] f32.
+func attention(q, k, v, visible *Node) (o, lse *Node) {
 	s := scores(q, k, visible)
-	weights := Exp(Sub(s, ReduceAndKeep(s, ReduceMax, -1)))                                      // [B*K, G*T, T]
-	sum := ReduceAndKeep(weights, ReduceSum, -1)                                                 // [B*K, G*T, 1]
-	o := DotGeneral(ConvertDType(weights, q.DType()), []int{2}, []int{0}, v, []int{1}, []int{0}) // [B*K, G*T, E]
-	return ConvertDType(Div(widen(o), sum), q.DType())
+	top := ReduceAndKeep(s, ReduceMax, -1)                                                      // [B*K, G*T, 1]
+	weights := Exp(Sub(s, top))                                                                 // [B*K, G*T, T]
+	sum := ReduceAndKeep(weights, ReduceSum, -1)                                                // [B*K, G*T, 1]
+	o = DotGeneral(ConvertDType(weights, q.DType()), []int{2}, []int{0}, v, []int{1}, []int{0}) // [B*K, G*T, E]
+	o = ConvertDType(Div(widen(o), sum), q.DType())
+	return o, Squeeze(Add(top, Log(sum)), -1) // [B*K, G*T]
 }
 
-// attentionBackward returns the gradients of attention for q, k and v, given the output o and its gradient do
-// [B*K, G*T, E].
+// attentionBackward returns the gradients of attention for q, k and v from its outputs o and lse and the gradient do
+// [B*K, G*T, E] of o. visible has its keys first, and keysT is k as [B*K, E, T].
 //
 // With p the softmax and δ = Σ_e do·o: dv = pᵀ·do, ds = p·(do·vᵀ - δ)/sqrt(E), dq = ds·k, dk = dsᵀ·q (the backward
-// pass of arXiv:2205.14135, unblocked). Sums over the G queries of a key happen inside the products.
-func attentionBackward(q, k, v, visible, o, do *Node) (dq, dk, dv *Node) {
-	s := scores(q, k, visible)
-	p := Exp(Sub(s, ReduceAndKeep(s, ReduceMax, -1))) // [B*K, G*T, T]
-	p = Div(p, ReduceAndKeep(p, ReduceSum, -1))       // [B*K, G*T, T]
+// pass of arXiv:2205.14135, unblocked). Sums over the G queries of a key happen inside the products. p and ds are made
+// with the keys first, pᵀ and dsᵀ above: like this no product contracts the rows of a large matrix on its left, for
+// which XLA's CPU plugin takes up to six times as long.
+//
+// The gradient of q comes as dqT [B*K, E, G*T], and must not be transposed before other operations have changed it:
+// XLA would turn the product around.
+func attentionBackward(q, k, keysT, v, visible, o, lse, do *Node) (dqT, dk, dv *Node) {
+	bk, rows, t, e := q.Shape().Dim(0), q.Shape().Dim(1), k.Shape().Dim(1), q.Shape().Dim(2)
+	scale, dtype := 1/math.Sqrt(float64(e)), q.DType()
+	s := DotGeneral(k, []int{2}, []int{0}, q, []int{2}, []int{0}) // [B*K, T, G*T]
+	s = Sub(MulScalar(widen(s), scale), ExpandAxes(lse, 1))
+	s = Add(Reshape(s, bk, t, rows/t, t), ConvertDType(ExpandAxes(visible, 2), s.DType())) // [B*K, T, G, T]
+	p := Exp(Reshape(s, bk, t, rows))                                                      // [B*K, T, G*T]
+	dv = DotGeneral(ConvertDType(p, dtype), []int{2}, []int{0}, do, []int{1}, []int{0})    // [B*K, T, E]
 
-	dtype := q.DType()
-	dv = DotGeneral(ConvertDType(p, dtype), []int{1}, []int{0}, do, []int{1}, []int{0}) // [B*K, T, E]
-	dp := widen(DotGeneral(do, []int{2}, []int{0}, v, []int{2}, []int{0}))              // [B*K, G*T, T]
-	delta := ReduceAndKeep(Mul(widen(do), widen(o)), ReduceSum, -1)                     // [B*K, G*T, 1]
-	ds := MulScalar(Mul(p, Sub(dp, delta)), 1/math.Sqrt(float64(q.Shape().Dim(2))))
-	ds = ConvertDType(ds, dtype)                                   // [B*K, G*T, T]
-	dq = DotGeneral(ds, []int{2}, []int{0}, k, []int{1}, []int{0}) // [B*K, G*T, E]
-	dk = DotGeneral(ds, []int{1}, []int{0}, q, []int{1}, []int{0}) // [B*K, T, E]
-	return dq, dk, dv
+	dp := widen(DotGeneral(v, []int{2}, []int{0}, do, []int{2}, []int{0})) // [B*K, T, G*T]
+	delta := ExpandAxes(ReduceSum(Mul(widen(do), widen(o)), -1), 1)        // [B*K, 1, G*T]
+	ds := ConvertDType(MulScalar(Mul(p, Sub(dp, delta)), scale), dtype)    // [B*K, T, G*T]
+	dk = DotGeneral(ds, []int{2}, []int{0}, q, []int{1}, []int{0})         // [B*K, T, E]
+	dqT = DotGeneral(keysT, []int{2}, []int{0}, ds, []int{1}, []int{0})    // [B*K, E, G*T]
+	return dqT, dk, dv
 }

@@ -29,7 +29,6 @@ func (c *Config) numLayerParams() int {
 
 // heads holds what one block computes before attention.
 type heads struct {
-	normed  *Node // [N, D]
 	q, k, v *Node // [B*K, G*T, E], [B*K, T, E], [B*K, T, E], in the compute type
 }
 
@@ -37,33 +36,71 @@ type heads struct {
 func project(cfg *Config, l layer, x, cos, sin *Node) heads {
 	b, t := cos.Shape().Dim(0), cos.Shape().Dim(1)
 	k, g, e := cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim
-	h := heads{normed: rmsNorm(x, l.norm1, cfg.NormEps)}
+	normed := rmsNorm(x, l.norm1, cfg.NormEps)
 	dtype := l.q.DType()
 	turn := func(y *Node, heads int) *Node { // [N, heads*E]
-		y = Reshape(y, b, t, heads, e)                        // [B, T, heads, E]
-		y = rotate(y, ExpandAxes(cos, 2), ExpandAxes(sin, 2)) // [B, T, heads, E]
+		y = Reshape(y, b, t, heads, e)                            // [B, T, heads, E]
+		y = rotate(y, ExpandAxes(cos, 2), ExpandAxes(sin, 2), -1) // [B, T, heads, E]
 		return ConvertDType(y, dtype)
 	}
-	h.q = splitHeads(turn(linear(h.normed, l.q, l.qBias), k*g), b, t, k, g, e)
-	h.k = splitHeads(turn(linear(h.normed, l.k, l.kBias), k), b, t, k, 1, e)
-	h.v = splitHeads(ConvertDType(linear(h.normed, l.v, l.vBias), dtype), b, t, k, 1, e)
+	var h heads
+	h.q = splitHeads(turn(linear(normed, l.q, l.qBias), k*g), b, t, k, g, e)
+	h.k = splitHeads(turn(linear(normed, l.k, l.kBias), k), b, t, k, 1, e)
+	h.v = splitHeads(ConvertDType(linear(normed, l.v, l.vBias), dtype), b, t, k, 1, e)
 	return h
 }
 
-// finish adds the attention output o [B*K, G*T, E] to the residual stream x [N, D] and runs the feed-forward half.
-func finish(cfg *Config, l layer, x, o *Node, b, t int) *Node {
-	merged := mergeHeads(o, b, t, cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim) // [N, H*E]
-	mid := Add(x, ConvertDType(product(merged, l.o), x.DType()))                            // [N, D]
-	normed := rmsNorm(mid, l.norm2, cfg.NormEps)
-	act := swiglu(linear(normed, l.gate, nil), linear(normed, l.up, nil)) // [N, F]
-	return Add(mid, linear(act, l.down, nil))                             // [N, D]
+// feedForward is the second half of a block.
+type feedForward struct {
+	mid      *Node // [N, D], the residual stream between the halves
+	gate, up *Node // [N, F], in the compute type
+	y        *Node // [N, D]
+}
+
+// finish adds the attention output merged [N, H*E] to the residual stream x [N, D] and runs the feed-forward half.
+func finish(cfg *Config, l layer, x, merged *Node) feedForward {
+	f := feedForward{mid: Add(x, ConvertDType(product(merged, l.o), x.DType()))} // [N, D]
+	normed := ConvertDType(rmsNorm(f.mid, l.norm2, cfg.NormEps), l.gate.DType())
+	f.gate, f.up = product(normed, l.gate), product(normed, l.up) // [N, F]
+	act := swiglu(ConvertDType(f.gate, x.DType()), ConvertDType(f.up, x.DType()))
+	f.y = Add(f.mid, linear(act, l.down, nil)) // [N, D]
+	return f
+}
+
+// kept is what the forward pass of a block leaves for its backward pass: all results of products, except the scores,
+// so that memory grows with layers x tokens, not with layers x tokens². Everything else is cheap to make again.
+type kept struct {
+	q, k, keysT, v *Node // [B*K, G*T, E], [B*K, T, E], [B*K, E, T], [B*K, T, E]
+	merged         *Node // [N, H*E], the attention output
+	lse            *Node // [B*K, G*T]
+	mid, gate, up  *Node // [N, D], [N, F], [N, F]
+}
+
+// numKept is the number of tensors in kept.
+const numKept = 9
+
+func (k kept) list() []*Node {
+	return []*Node{k.q, k.k, k.keysT, k.v, k.merged, k.lse, k.mid, k.gate, k.up}
+}
+
+func keptOf(in []*Node) kept {
+	return kept{q: in[0], k: in[1], keysT: in[2], v: in[3], merged: in[4], lse: in[5], mid: in[6], gate: in[7], up: in[8]}
+}
+
+// keptBytes is the size of what a block keeps of n tokens, its input included, for a compute type of width bytes.
+func (c *Config) keptBytes(n, width int) int {
+	heads := 2*c.NumHeads*c.HeadDim + 3*c.NumKVHeads*c.HeadDim
+	return n * (width*(heads+2*c.IntermediateSize) + 4*(2*c.HiddenSize+c.NumHeads))
 }
 
 // blockForward is one transformer block on whole rows: x [N, D] f32, cos and sin [B, T, E/2], valid [B, T].
-func blockForward(cfg *Config, l layer, x, cos, sin, valid *Node) *Node {
+func blockForward(cfg *Config, l layer, x, cos, sin, valid *Node) (y *Node, keep kept) {
+	b, t := cos.Shape().Dim(0), cos.Shape().Dim(1)
 	h := project(cfg, l, x, cos, sin)
-	o := attention(h.q, h.k, h.v, visibility(valid, cfg.NumKVHeads))
-	return finish(cfg, l, x, o, cos.Shape().Dim(0), cos.Shape().Dim(1))
+	o, lse := attention(h.q, h.k, h.v, visibility(valid, cfg.NumKVHeads, false))
+	merged := mergeHeads(o, b, t, cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim) // [N, H*E]
+	f := finish(cfg, l, x, merged)
+	return f.y, kept{h.q, h.k, Transpose(h.k, 1, 2), h.v, merged, lse, f.mid, f.gate, f.up}
 }
 
 // numMatrices and numInputs count what weightGradients takes for one block: what linearBackward kept for the matrices
@@ -86,39 +123,32 @@ type blockGradients struct {
 	kept, inputs []*Node
 }
 
-// blockBackward recomputes a block from its input x and carries the gradient dy [N, D] of its output back.
-func blockBackward(cfg *Config, l layer, x, cos, sin, valid, dy *Node) blockGradients {
+// blockBackward carries the gradient dy [N, D] of a block's output back to its input x.
+func blockBackward(cfg *Config, l layer, x *Node, keep kept, cos, sin, valid, dy *Node) blockGradients {
 	b, t := cos.Shape().Dim(0), cos.Shape().Dim(1)
 	k, g, e := cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim
-	visible := visibility(valid, k)
-
-	// Forward again.
-	h := project(cfg, l, x, cos, sin)
-	o := attention(h.q, h.k, h.v, visible)
-	merged := mergeHeads(o, b, t, k, g, e)                       // [N, H*E]
-	mid := Add(x, ConvertDType(product(merged, l.o), x.DType())) // [N, D]
-	normed2 := rmsNorm(mid, l.norm2, cfg.NormEps)
-	gate, up := linear(normed2, l.gate, nil), linear(normed2, l.up, nil) // [N, F]
-	act := swiglu(gate, up)
+	gate, up := ConvertDType(keep.gate, x.DType()), ConvertDType(keep.up, x.DType()) // [N, F]
 
 	// Feed-forward half.
 	dact, keptDown := linearBackward(l.down, dy)
 	dgate, dup := swigluBackward(gate, up, dact)
 	dn1, keptGate := linearBackward(l.gate, dgate)
 	dn2, keptUp := linearBackward(l.up, dup)
-	dmid, dnorm2 := rmsNormBackward(mid, l.norm2, cfg.NormEps, Add(dn1, dn2))
+	dmid, dnorm2 := rmsNormBackward(keep.mid, l.norm2, cfg.NormEps, Add(dn1, dn2))
 	dmid = Add(dmid, dy) // [N, D]
 
 	// Attention half.
 	dmerged, keptO := linearBackward(l.o, dmid)
-	dheads := splitHeads(ConvertDType(dmerged, o.DType()), b, t, k, g, e) // [B*K, G*T, E]
-	dq, dk, dv := attentionBackward(h.q, h.k, h.v, visible, o, dheads)
-	back := func(d *Node, group int) *Node { // to [N, heads*E], positions undone
-		d = Reshape(mergeHeads(widen(d), b, t, k, group, e), b, t, k*group, e)
-		d = rotateBackward(d, ExpandAxes(cos, 2), ExpandAxes(sin, 2)) // [B, T, heads, E]
-		return Reshape(d, b*t, k*group*e)
+	split := func(x *Node) *Node { // [B*K, G*T, E]
+		return splitHeads(ConvertDType(x, keep.q.DType()), b, t, k, g, e)
 	}
-	outs := []*Node{back(dq, g), back(dk, 1), mergeHeads(widen(dv), b, t, k, 1, e)}
+	dqT, dk, dv := attentionBackward(keep.q, keep.k, keep.keysT, keep.v, visibility(valid, k, true),
+		split(keep.merged), keep.lse, split(dmerged))
+	outs := []*Node{ // positions undone
+		queriesBackward(widen(dqT), b, t, k, g, e, cos, sin),
+		keysBackward(widen(dk), b, t, k, e, cos, sin),
+		mergeHeads(widen(dv), b, t, k, 1, e),
+	}
 	dxq, keptQ := linearBackward(l.q, outs[0])
 	dxk, keptK := linearBackward(l.k, outs[1])
 	dxv, keptV := linearBackward(l.v, outs[2])
@@ -133,10 +163,28 @@ func blockBackward(cfg *Config, l layer, x, cos, sin, valid, dy *Node) blockGrad
 			grads.vectors = append(grads.vectors, biasGradient(out))
 		}
 	}
-	for _, in := range []*Node{h.normed, merged, normed2, act} {
+	inputs := []*Node{ // [N, D], [N, H*E], [N, D], [N, F]
+		rmsNorm(x, l.norm1, cfg.NormEps), keep.merged, rmsNorm(keep.mid, l.norm2, cfg.NormEps), swiglu(gate, up),
+	}
+	for _, in := range inputs {
 		grads.inputs = append(grads.inputs, ConvertDType(in, l.q.DType()))
 	}
 	return grads
+}
+
+// queriesBackward turns the gradient dqT [B*K, E, G*T] of the queries back by their positions and returns [N, H*E].
+func queriesBackward(dqT *Node, b, t, k, g, e int, cos, sin *Node) *Node {
+	angle := func(x *Node) *Node { return ExpandAxes(Transpose(x, 1, 2), 1, 3) } // [B, 1, E/2, 1, T]
+	d := Reshape(dqT, b, k, e, g, t)                                             // [B, K, E, G, T]
+	d = rotateBackward(d, angle(cos), angle(sin), 2)
+	return Reshape(TransposeAllDims(d, 0, 4, 1, 3, 2), b*t, k*g*e) // [N, H*E]
+}
+
+// keysBackward does the same with the gradient dk [B*K, T, E] of the keys and returns [N, K*E].
+func keysBackward(dk *Node, b, t, k, e int, cos, sin *Node) *Node {
+	d := Reshape(mergeHeads(dk, b, t, k, 1, e), b, t, k, e) // [B, T, K, E]
+	d = rotateBackward(d, ExpandAxes(cos, 2), ExpandAxes(sin, 2), -1)
+	return Reshape(d, b*t, k*e) // [N, K*E]
 }
 
 // weightGradients returns the gradients of the matrices of a block.

@@ -21,10 +21,13 @@ func BenchmarkBlock(b *testing.B) {
 		require.NoError(b, err)
 		grads := NewGradients(&program.cfg)
 		args := append(append([]*tensors.Tensor{}, params.layer(0)...), x[0], in.cos, in.sin, in.valid)
+		kept, err := program.blockKeep.Call(args...)
+		require.NoError(b, err)
 		for name, fn := range map[string]func() ([]*tensors.Tensor, error){
-			"forward": func() ([]*tensors.Tensor, error) { return program.block.Call(args...) },
+			"forward, kept": func() ([]*tensors.Tensor, error) { return program.blockKeep.Call(args...) },
+			"forward":       func() ([]*tensors.Tensor, error) { return program.block.Call(args...) },
 			"backward": func() ([]*tensors.Tensor, error) {
-				dx, err := program.blockBackward(params, 0, in, x[0], x[0], grads)
+				dx, err := program.blockBackward(params, 0, in, x[0], kept[1:], x[0], grads)
 				grads.Free()
 				return []*tensors.Tensor{dx}, err
 			},

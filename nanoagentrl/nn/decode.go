@@ -21,17 +21,17 @@ func newDecodeGraphs(dev *device.Device, cfg *Config) *decodeGraphs {
 			return blockCached(cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3:])
 		}),
 		sample: dev.NewFunc("sample", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp, uniform [B]
-			_, scores := logits(cfg, in[0], in[1], in[2], in[3])
+			scores := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := inverseCDF(scores, in[4])
 			return []*Node{ids, Sub(pick(scores, ids), Squeeze(logSumExp(scores), -1))}
 		}),
 		greedy: dev.NewFunc("greedy", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp
-			_, scores := logits(cfg, in[0], in[1], in[2], in[3])
+			scores := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := ArgMax(scores, -1, dtypes.Int32)
 			return []*Node{ids, Sub(pick(scores, ids), Squeeze(logSumExp(scores), -1))}
 		}),
 		logits: dev.NewFunc("logits", func(in []*Node) []*Node { // norm, output, x [B, D]
-			_, scores := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
+			scores := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
 			return []*Node{scores}
 		}),
 		write: dev.NewFunc("cache write", func(in []*Node) []*Node { // cache, fresh, lens, counts
@@ -48,7 +48,8 @@ func blockCached(cfg *Config, l layer, x, cos, sin *Node, cache []*Node) []*Node
 	kv, e := cfg.NumKVHeads, cfg.HeadDim
 	h := project(cfg, l, x, cos, sin)
 	o := cachedAttention(h.q, h.k, h.v, cache)
-	return []*Node{finish(cfg, l, x, o, b, t), Reshape(h.k, b, kv, t, e), Reshape(h.v, b, kv, t, e)}
+	f := finish(cfg, l, x, mergeHeads(o, b, t, kv, cfg.NumHeads/kv, e))
+	return []*Node{f.y, Reshape(h.k, b, kv, t, e), Reshape(h.v, b, kv, t, e)}
 }
 
 // cachedAttention is attention over two stretches of keys, the cached and the new ones, joined in one softmax.
@@ -87,12 +88,6 @@ func scoresOf(q, k, mask *Node) *Node {
 	s := widen(DotGeneral(q, []int{2}, []int{0}, k, []int{2}, []int{0})) // [B*K, G*T, L]
 	s = MulScalar(s, 1/math.Sqrt(float64(q.Shape().Dim(2))))
 	return Add(s, BroadcastToShape(mask, s.Shape()))
-}
-
-// additive turns a visibility mask into 0 and blocked.
-func additive(seen *Node) *Node {
-	zeros := Zeros(seen.Graph(), shapes.Make(dtypes.Float32, seen.Shape().Dimensions...))
-	return Where(seen, zeros, AddScalar(zeros, blocked))
 }
 
 // inverseCDF draws one id for each row of scores [B, V] by walking the cumulative distribution up to uniform [B], in

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
@@ -25,18 +26,23 @@ func (g *Gradients) Free() {
 }
 
 // accumulate adds t to gradient i and takes ownership of it.
-func (p *Program) accumulate(g *Gradients, i int, t *tensors.Tensor) error {
-	if g.Tensors[i] == nil {
-		g.Tensors[i] = t
-		return nil
+func (p *Program) accumulate(g *Gradients, i int, t *tensors.Tensor) (err error) {
+	g.Tensors[i], err = p.sum(g.Tensors[i], t)
+	return err
+}
+
+// sum returns a + b and takes ownership of both; a may be nil. On an error it returns a.
+func (p *Program) sum(a, b *tensors.Tensor) (*tensors.Tensor, error) {
+	if a == nil {
+		return b, nil
 	}
-	out, err := p.add.Call(g.Tensors[i], t)
+	out, err := p.add.Call(a, b)
+	device.Free(b)
 	if err != nil {
-		return err
+		return a, err
 	}
-	device.Free(g.Tensors[i], t)
-	g.Tensors[i] = out[0]
-	return nil
+	device.Free(a)
+	return out[0], nil
 }
 
 // Loss names a TokenLoss, so that its compiled graph can be found again, and gives its inputs.
@@ -56,10 +62,10 @@ type Outcome struct {
 	Sums []float64
 }
 
-// Backward adds the gradients of a loss over the wanted tokens of a batch to grads. It runs the blocks forward, keeping
-// only the input of each, then the head, then the blocks backward, recomputing each from its input: memory grows with
-// layers x tokens x D, not with layers x tokens². A batch without wanted tokens has no gradient and gives an empty
-// Outcome.
+// Backward adds the gradients of a loss over the wanted tokens of a batch to grads. It runs the blocks forward, then
+// the head, then the blocks backward. Of each block it keeps the input, and of as many as the keep budget allows what
+// their products gave; the others run forward again on the way back. So memory grows with layers x tokens x D, not with
+// layers x tokens². A batch without wanted tokens has no gradient and gives an empty Outcome.
 func (p *Program) Backward(params *Params, batch *Batch, temperature float64, loss Loss, grads *Gradients) (
 	*Outcome, error) {
 	for i, e := range loss.Extras {
@@ -75,31 +81,91 @@ func (p *Program) Backward(params *Params, batch *Batch, temperature float64, lo
 	if err != nil {
 		return nil, err
 	}
-	stream, err := p.forward(params, in, true)
+	s, err := p.forwardKeeping(params, in)
+	defer s.free()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { device.Free(stream...) }()
-	outcome, dx, err := p.headBackward(params, batch, stream[len(stream)-1], temperature, loss, grads)
+	outcome, dx, err := p.headBackward(params, batch, s.last(), temperature, loss, grads)
 	if err != nil {
 		return nil, err
 	}
-	for i := p.cfg.NumLayers - 1; i >= 0; i-- {
-		next, err := p.blockBackward(params, i, in, stream[i], dx, grads)
-		device.Free(dx, stream[i+1])
-		if err != nil {
-			return nil, err
-		}
-		stream, dx = stream[:i+1], next
-	}
-	defer device.Free(dx)
-	return outcome, p.embeddingBackward(params, in.ids, dx, grads)
+	return outcome, p.blocksBackward(params, in, s, dx, grads)
 }
 
-// blockBackward adds the gradients of block i, whose input was x, and returns the gradient for x.
-func (p *Program) blockBackward(params *Params, i int, in inputs, x, dy *tensors.Tensor, grads *Gradients) (
-	*tensors.Tensor, error) {
-	args := append(append([]*tensors.Tensor{}, params.layer(i)...), x, in.cos, in.sin, in.valid, dy)
+// stream is what a forward pass leaves for the backward pass.
+type stream struct {
+	// x are the inputs of the blocks, and last the output of the last.
+	x []*tensors.Tensor
+	// kept are the outputs of blockKeep after the first, nil for blocks that have to run again.
+	kept [][]*tensors.Tensor
+}
+
+func (s *stream) last() *tensors.Tensor { return s.x[len(s.x)-1] }
+
+func (s *stream) free() {
+	device.Free(s.x...)
+	for _, kept := range s.kept {
+		device.Free(kept...)
+	}
+}
+
+// forwardKeeping runs the blocks forward and keeps what the budget allows, of the last blocks first: their memory is
+// free again before the first blocks ask for some.
+func (p *Program) forwardKeeping(params *Params, in inputs) (*stream, error) {
+	s := &stream{kept: make([][]*tensors.Tensor, p.cfg.NumLayers)}
+	x, err := p.embed.Call(params.embedding(), in.ids)
+	if err != nil {
+		return s, err
+	}
+	s.x = x
+	room := p.keepBudget / p.cfg.keptBytes(in.ids.Shape().Dim(0), params.layer(0)[1].DType().Size())
+	for i := range p.cfg.NumLayers {
+		fn := p.block
+		if p.cfg.NumLayers-i <= room {
+			fn = p.blockKeep
+		}
+		out, err := fn.Call(p.blockArgs(params, i, s.last(), in)...)
+		if err != nil {
+			return s, err
+		}
+		s.x, s.kept[i] = append(s.x, out[0]), out[1:]
+	}
+	return s, nil
+}
+
+// blocksBackward carries the gradient dx [N, D] of the last block's output, which it takes over, back through all
+// blocks and the embedding, and frees the stream on the way.
+func (p *Program) blocksBackward(params *Params, in inputs, s *stream, dx *tensors.Tensor, grads *Gradients) error {
+	for i := p.cfg.NumLayers - 1; i >= 0; i-- {
+		device.Free(s.last())
+		s.x = s.x[:i+1]
+		if len(s.kept[i]) == 0 {
+			out, err := p.blockKeep.Call(p.blockArgs(params, i, s.x[i], in)...)
+			if err != nil {
+				device.Free(dx)
+				return err
+			}
+			device.Free(out[0])
+			s.kept[i] = out[1:]
+		}
+		next, err := p.blockBackward(params, i, in, s.x[i], s.kept[i], dx, grads)
+		device.Free(dx)
+		if err != nil {
+			return err
+		}
+		device.Free(s.kept[i]...)
+		s.kept[i], dx = nil, next
+	}
+	defer device.Free(dx)
+	return p.embeddingBackward(params, in.ids, dx, grads)
+}
+
+// blockBackward adds the gradients of block i, whose input was x and which kept what is given, and returns the gradient
+// for x.
+func (p *Program) blockBackward(params *Params, i int, in inputs, x *tensors.Tensor, kept []*tensors.Tensor,
+	dy *tensors.Tensor, grads *Gradients) (*tensors.Tensor, error) {
+	args := slices.Concat(params.layer(i), []*tensors.Tensor{x}, kept, []*tensors.Tensor{in.cos, in.sin, in.valid, dy})
 	out, err := p.blockGrad.Call(args...)
 	if err != nil {
 		return nil, err
@@ -151,7 +217,8 @@ func (p *Program) headBackward(params *Params, batch *Batch, x *tensors.Tensor, 
 	}
 	normIndex := 1 + p.cfg.NumLayers*p.cfg.numLayerParams()
 	var pieces []*tensors.Tensor
-	defer func() { device.Free(pieces...) }()
+	var outputT *tensors.Tensor // the output matrix's gradient [D, V]
+	defer func() { device.Free(append(pieces, outputT)...) }()
 	outcome, rows := &Outcome{}, 0
 	err = p.eachChunk(batch, x, func(c chunk) error {
 		given, err := p.lossInputs(c, temperature, loss)
@@ -159,7 +226,13 @@ func (p *Program) headBackward(params *Params, batch *Batch, x *tensors.Tensor, 
 		if err != nil {
 			return err
 		}
-		out, err := fn.Call(append([]*tensors.Tensor{params.finalNorm(), params.output(), c.rows, c.labels}, given...)...)
+		normed, err := p.headInput.Call(params.finalNorm(), params.output(), c.rows)
+		if err != nil {
+			return err
+		}
+		defer device.Free(normed...)
+		args := []*tensors.Tensor{params.finalNorm(), params.output(), c.rows, normed[0], c.labels}
+		out, err := fn.Call(append(args, given...)...)
 		if err != nil {
 			return err
 		}
@@ -168,12 +241,21 @@ func (p *Program) headBackward(params *Params, batch *Batch, x *tensors.Tensor, 
 		if err := p.accumulate(grads, normIndex, out[1]); err != nil {
 			return err
 		}
-		if err := p.accumulate(grads, outputIndex, out[2]); err != nil {
+		if outputT, err = p.sum(outputT, out[2]); err != nil {
 			return err
 		}
 		return outcome.collect(out[3:], c.end-c.begin)
 	})
 	if err != nil {
+		return nil, nil, err
+	}
+	output, err := p.transpose.Call(outputT)
+	if err != nil {
+		return nil, nil, err
+	}
+	device.Free(outputT)
+	outputT = nil
+	if err := p.accumulate(grads, outputIndex, output[0]); err != nil {
 		return nil, nil, err
 	}
 	dx, err = p.spread(batch, pieces, rows)
@@ -233,10 +315,10 @@ func (p *Program) headGradFunc(loss Loss) *device.Func {
 	if fn, ok := p.headGrads[loss.Name]; ok {
 		return fn
 	}
-	// norm, output, rows, labels, invTemp, inside, extras
+	// norm, output, rows, normedT, labels, invTemp, inside, extras
 	fn := p.dev.NewFunc("head gradient "+loss.Name, func(in []*Node) []*Node {
-		g := headBackward(&p.cfg, in[0], in[1], in[2], in[3], in[4], in[5], in[6:], loss.Fn)
-		out := []*Node{g.rows, g.norm, g.output, g.logp, g.entropy}
+		g := headBackward(&p.cfg, in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7:], loss.Fn)
+		out := []*Node{g.rows, g.norm, g.outputT, g.logp, g.entropy}
 		if g.sums != nil {
 			out = append(out, g.sums)
 		}

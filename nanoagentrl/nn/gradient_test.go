@@ -109,14 +109,18 @@ func TestGradientOfLinear(t *testing.T) {
 
 // Two rows, two queries for each key/value head, and a padding token at the end of the second row.
 func TestGradientOfAttention(t *testing.T) {
-	visible := func(g *Graph) *Node { return visibility(Const(g, [][]int32{{1, 1, 1}, {1, 1, 0}}), 1) }
+	visible := func(g *Graph, keysFirst bool) *Node {
+		return visibility(Const(g, [][]int32{{1, 1, 1}, {1, 1, 0}}), 1, keysFirst)
+	}
 	checkGradients(t, [][]int{{2, 6, 4}, {2, 3, 4}, {2, 3, 4}},
-		func(in []*Node) *Node { return attention(in[0], in[1], in[2], visible(in[0].Graph())) },
+		func(in []*Node) *Node {
+			o, _ := attention(in[0], in[1], in[2], visible(in[0].Graph(), false))
+			return o
+		},
 		func(in []*Node, dy *Node) []*Node {
-			v := visible(dy.Graph())
-			o := attention(in[0], in[1], in[2], v)
-			dq, dk, dv := attentionBackward(in[0], in[1], in[2], v, o, dy)
-			return []*Node{dq, dk, dv}
+			o, lse := attention(in[0], in[1], in[2], visible(dy.Graph(), false))
+			dqT, dk, dv := attentionBackward(in[0], in[1], Transpose(in[1], 1, 2), in[2], visible(dy.Graph(), true), o, lse, dy)
+			return []*Node{Transpose(dqT, 1, 2), dk, dv}
 		})
 }
 
@@ -133,9 +137,10 @@ func TestGradientOfHead(t *testing.T) {
 		},
 		func(in []*Node, dy *Node) []*Node {
 			labels, invTemp := parts(in)
-			g := headBackward(cfg, in[1], in[2], in[0], labels, invTemp, nil, nil,
+			normed := headInput(cfg, in[1], in[2], in[0])
+			g := headBackward(cfg, in[1], in[2], in[0], normed, labels, invTemp, nil, nil,
 				func(*Node, *Node, []*Node) (*Node, *Node) { return dy, nil })
-			return []*Node{g.rows, g.norm, g.output}
+			return []*Node{g.rows, g.norm, Transpose(g.outputT, 0, 1)}
 		})
 }
 
@@ -153,11 +158,13 @@ func TestGradientOfBlock(t *testing.T) {
 	checkGradients(t, shapesOf,
 		func(in []*Node) *Node {
 			cos, sin, valid := rest(in[0].Graph())
-			return blockForward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid)
+			y, _ := blockForward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid)
+			return y
 		},
 		func(in []*Node, dy *Node) []*Node {
 			cos, sin, valid := rest(dy.Graph())
-			g := blockBackward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid, dy)
+			_, keep := blockForward(&cfg, layerOf(in[1:]), in[0], cos, sin, valid)
+			g := blockBackward(&cfg, layerOf(in[1:]), in[0], keep, cos, sin, valid, dy)
 			return append([]*Node{g.dx}, inOrder(g.vectors, weightGradients(g.kept, g.inputs))...)
 		})
 }
@@ -186,10 +193,10 @@ func TestGradientOfRotary(t *testing.T) {
 		return Cos(a), Sin(a)
 	}
 	checkGradients(t, [][]int{{3, 4}},
-		func(in []*Node) *Node { cos, sin := angles(in[0].Graph()); return rotate(in[0], cos, sin) },
+		func(in []*Node) *Node { cos, sin := angles(in[0].Graph()); return rotate(in[0], cos, sin, -1) },
 		func(in []*Node, dy *Node) []*Node {
 			cos, sin := angles(dy.Graph())
-			return []*Node{rotateBackward(dy, cos, sin)}
+			return []*Node{rotateBackward(dy, cos, sin, -1)}
 		})
 }
 
@@ -254,4 +261,56 @@ func TestGradientOfWholeModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Blocks that run again instead of keeping what they computed give the same gradients, bit for bit.
+func TestKeepBudgetChangesNoGradient(t *testing.T) {
+	testdevice.Each(t, func(t *testing.T, dev *device.Device) {
+		cfg := tinyConfig()
+		params := tinyParams(t, dev, cfg, 5)
+		batch, err := NewBatch([]Row{{IDs: []int{1, 5, 9, 2, 30, 7}, Mask: []uint8{0, 0, 1, 1, 0, 1}}}, 0, false)
+		require.NoError(t, err)
+		one := cfg.keptBytes(batch.Rows*batch.Width, 4)
+		var want [][]float32
+		for _, budget := range []int{2 * one, 2*one - 1, 0} { // both blocks, the last one, none
+			program := NewProgram(dev, cfg)
+			program.SetKeepBudget(budget)
+			grads := NewGradients(&cfg)
+			_, err := program.Backward(params, batch, 1, NegativeLogLikelihood([]float32{1, -2, 0.5}), grads)
+			require.NoError(t, err)
+			require.Equal(t, budget/one+2*(2-budget/one), program.blockKeep.Calls()+program.block.Calls())
+			var got [][]float32
+			for _, g := range grads.Tensors {
+				values, err := device.Values[float32](g)
+				require.NoError(t, err)
+				got = append(got, values)
+			}
+			grads.Free()
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got, "budget %d", budget)
+		}
+	})
+}
+
+// keptBytes is what the tensors of a block really take.
+func TestKeptBytesCountsWhatABlockKeeps(t *testing.T) {
+	dev := testdevice.Open(t, device.Go)
+	cfg := tinyConfig()
+	params := tinyParams(t, dev, cfg, 5)
+	program := NewProgram(dev, cfg)
+	batch, err := NewBatch([]Row{{IDs: []int{1, 5, 9}, Mask: []uint8{0, 1, 1}}, {IDs: []int{1}, Mask: []uint8{0}}}, 0, false)
+	require.NoError(t, err)
+	in, err := batch.upload(dev, &cfg)
+	require.NoError(t, err)
+	defer in.free()
+	s, err := program.forwardKeeping(params, in)
+	require.NoError(t, err)
+	defer s.free()
+	size := uintptr(0)
+	for _, kept := range append(s.kept[0], s.x[0]) {
+		size += kept.Shape().Memory()
+	}
+	require.EqualValues(t, size, cfg.keptBytes(batch.Rows*batch.Width, 4))
 }

@@ -14,10 +14,9 @@ type TokenLoss func(logp, inside *Node, extras []*Node) (dlogp, sums *Node)
 
 // logits returns the scores of the vocabulary in f32, [n, V], for rows [n, D] of the residual stream. They are divided
 // by the temperature: invTemp is a scalar.
-func logits(cfg *Config, norm, w, rows, invTemp *Node) (normed, scores *Node) {
-	normed = ConvertDType(rmsNorm(rows, norm, cfg.NormEps), w.DType()) // [n, D]
-	scores = widen(product(normed, w))                                 // [n, V]
-	return normed, Mul(scores, invTemp)
+func logits(cfg *Config, norm, w, rows, invTemp *Node) *Node {
+	normed := ConvertDType(rmsNorm(rows, norm, cfg.NormEps), w.DType()) // [n, D]
+	return Mul(widen(product(normed, w)), invTemp)                      // [n, V]
 }
 
 // logSumExp returns log Σ_v exp(scores) as [n, 1].
@@ -50,20 +49,27 @@ func logProbsOf(scores, labels *Node) (logp, entropy, p *Node) {
 
 // headForward returns log-probabilities and entropies [n] for rows [n, D] of the residual stream.
 func headForward(cfg *Config, norm, w, rows, labels, invTemp *Node) (logp, entropy *Node) {
-	_, scores := logits(cfg, norm, w, rows, invTemp)
+	scores := logits(cfg, norm, w, rows, invTemp)
 	logp, entropy, _ = logProbsOf(scores, labels)
 	return logp, entropy
 }
 
-// headGradients are what headBackward returns: the gradients for rows [n, D], norm [D] and the output matrix [V, D],
-// the log-probabilities and entropies [n], and the sums of the loss.
-type headGradients struct{ rows, norm, output, logp, entropy, sums *Node }
+// headGradients are what headBackward returns: the gradients for rows [n, D], norm [D] and, transposed, the output
+// matrix [D, V], the log-probabilities and entropies [n], and the sums of the loss.
+type headGradients struct{ rows, norm, outputT, logp, entropy, sums *Node }
+
+// headInput returns the rows [n, D] normed and transposed, [D, n], as headBackward wants them. It belongs into a graph
+// of its own, for the reason told at weightGradient.
+func headInput(cfg *Config, norm, w, rows *Node) *Node {
+	return Transpose(ConvertDType(rmsNorm(rows, norm, cfg.NormEps), w.DType()), 0, 1) // [D, n]
+}
 
 // headBackward computes the log-probabilities again, asks loss for their derivatives, and carries those back.
 //
 // d logp / d logits = (onehot - softmax)/temperature.
-func headBackward(cfg *Config, norm, w, rows, labels, invTemp, inside *Node, extras []*Node, loss TokenLoss) headGradients {
-	normed, scores := logits(cfg, norm, w, rows, invTemp)
+func headBackward(cfg *Config, norm, w, rows, normedT, labels, invTemp, inside *Node, extras []*Node,
+	loss TokenLoss) headGradients {
+	scores := logits(cfg, norm, w, rows, invTemp)
 	logp, entropy, p := logProbsOf(scores, labels)
 	dlogp, sums := loss(logp, inside, extras)
 
@@ -71,8 +77,8 @@ func headBackward(cfg *Config, norm, w, rows, labels, invTemp, inside *Node, ext
 	dscores = Mul(dscores, Mul(ExpandAxes(dlogp, -1), invTemp))
 	dscores = ConvertDType(dscores, w.DType()) // [n, V]
 
-	dnormed := DotGeneral(dscores, []int{1}, nil, w, []int{0}, nil) // [n, D]
-	dw := DotGeneral(dscores, []int{0}, nil, normed, []int{0}, nil) // [V, D]
+	dnormed := DotGeneral(dscores, []int{1}, nil, w, []int{0}, nil)   // [n, D]
+	dwT := DotGeneral(normedT, []int{1}, nil, dscores, []int{0}, nil) // [D, V]
 	drows, dnorm := rmsNormBackward(rows, norm, cfg.NormEps, widen(dnormed))
-	return headGradients{drows, dnorm, widen(dw), logp, entropy, sums}
+	return headGradients{drows, dnorm, widen(dwT), logp, entropy, sums}
 }

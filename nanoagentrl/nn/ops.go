@@ -101,18 +101,18 @@ func swigluBackward(gate, up, dy *Node) (dgate, dup *Node) {
 	return dgate, Mul(dy, silu)
 }
 
-// rotate turns each pair (x[e], x[e+E/2]) of the last axis by the angle whose cosine and sine are given (arXiv:
-// 2104.09864, in the half-split form of Llama and Qwen2). x is [.., E]; cos and sin broadcast to [.., E/2].
-func rotate(x, cos, sin *Node) *Node {
-	half := x.Shape().Dim(-1) / 2
-	a := SliceAxis(x, -1, AxisRange(0, half))   // [.., E/2]
-	b := SliceAxis(x, -1, AxisRangeToEnd(half)) // [.., E/2]
+// rotate turns each pair (x[e], x[e+E/2]) of an axis of size E by the angle whose cosine and sine are given (arXiv:
+// 2104.09864, in the half-split form of Llama and Qwen2). cos and sin broadcast to half of x.
+func rotate(x, cos, sin *Node, axis int) *Node {
+	half := x.Shape().Dim(axis) / 2
+	a := SliceAxis(x, axis, AxisRange(0, half))   // E/2
+	b := SliceAxis(x, axis, AxisRangeToEnd(half)) // E/2
 	cos, sin = BroadcastToShape(cos, a.Shape()), BroadcastToShape(sin, a.Shape())
-	return Concatenate([]*Node{Sub(Mul(a, cos), Mul(b, sin)), Add(Mul(b, cos), Mul(a, sin))}, -1) // [.., E]
+	return Concatenate([]*Node{Sub(Mul(a, cos), Mul(b, sin)), Add(Mul(b, cos), Mul(a, sin))}, axis) // E
 }
 
 // rotateBackward is the gradient of rotate for x: the turn back.
-func rotateBackward(dy, cos, sin *Node) *Node { return rotate(dy, cos, Neg(sin)) }
+func rotateBackward(dy, cos, sin *Node, axis int) *Node { return rotate(dy, cos, Neg(sin), axis) }
 
 // Rotary returns the cosines and sines, [len(positions), E/2] each, of the rotary angles at the given positions.
 func Rotary(cfg *Config, positions []int32) (cos, sin []float32) {

@@ -19,8 +19,11 @@ type Program struct {
 	cfg   Config
 	chunk int
 
-	embed, block, blockGrad, weightGrad, gatherRows, head *device.Func
-	spreadRows, embedGrad, add, zeros                     *device.Func
+	embed, block, blockKeep, blockGrad, weightGrad *device.Func
+	gatherRows, head, headInput, spreadRows        *device.Func
+	embedGrad, add, zeros, transpose               *device.Func
+	// keepBudget bounds the bytes that blocks keep for their backward pass.
+	keepBudget int
 	// headGrads are the backward passes of the head by the name of their loss.
 	headGrads map[string]*device.Func
 	decode    *decodeGraphs
@@ -29,19 +32,28 @@ type Program struct {
 // headBudget bounds the size in bytes of one chunk of logits.
 const headBudget = 128 << 20
 
+// DefaultKeepBudget bounds, in bytes, what the blocks keep of the forward pass for the backward pass.
+const DefaultKeepBudget = 1_500_000_000
+
 // NewProgram prepares the graphs; each is compiled when it first meets a shape.
 func NewProgram(dev *device.Device, cfg Config) *Program {
-	p := &Program{dev: dev, cfg: cfg, headGrads: map[string]*device.Func{}}
+	p := &Program{dev: dev, cfg: cfg, keepBudget: DefaultKeepBudget, headGrads: map[string]*device.Func{}}
 	p.chunk = 1 << int(math.Log2(max(16, float64(headBudget)/float64(4*cfg.VocabSize))))
 	n := cfg.numLayerParams()
 	p.embed = dev.NewFunc("embed", func(in []*Node) []*Node { // embedding, ids [N, 1]
 		return []*Node{ConvertDType(Gather(in[0], in[1]), dtypes.Float32)} // [N, D]
 	})
 	p.block = dev.NewFunc("block", func(in []*Node) []*Node { // parameters, x, cos, sin, valid
-		return []*Node{blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])}
+		y, _ := blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])
+		return []*Node{y}
 	})
-	p.blockGrad = dev.NewFunc("block gradient", func(in []*Node) []*Node { // parameters, x, cos, sin, valid, dy
-		g := blockBackward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3], in[n+4])
+	p.blockKeep = dev.NewFunc("block, kept", func(in []*Node) []*Node { // parameters, x, cos, sin, valid
+		y, keep := blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])
+		return append([]*Node{y}, keep.list()...)
+	})
+	p.blockGrad = dev.NewFunc("block gradient", func(in []*Node) []*Node { // parameters, x, kept, cos, sin, valid, dy
+		rest := in[n+1+numKept:]
+		g := blockBackward(&p.cfg, layerOf(in[:n]), in[n], keptOf(in[n+1:]), rest[0], rest[1], rest[2], rest[3])
 		return slices.Concat([]*Node{g.dx}, g.vectors, g.kept, g.inputs)
 	})
 	p.weightGrad = dev.NewFunc("weight gradient", func(in []*Node) []*Node { // kept, inputs
@@ -54,6 +66,10 @@ func NewProgram(dev *device.Device, cfg Config) *Program {
 		logp, entropy := headForward(&p.cfg, in[0], in[1], in[2], in[3], in[4])
 		return []*Node{logp, entropy}
 	})
+	p.headInput = dev.NewFunc("head input", func(in []*Node) []*Node { // norm, output, rows
+		return []*Node{headInput(&p.cfg, in[0], in[1], in[2])} // [D, n]
+	})
+	p.transpose = dev.NewFunc("transpose", func(in []*Node) []*Node { return []*Node{Transpose(in[0], 0, 1)} })
 	p.spreadRows = dev.NewFunc("spread rows", func(in []*Node) []*Node { // places [N, 1], chunks [n, D]
 		chunks := append([]*Node{}, in[1:]...)
 		zero := Zeros(in[0].Graph(), in[1].Shape())
@@ -75,28 +91,32 @@ func (p *Program) Device() *device.Device { return p.dev }
 // Config returns the shape of the model.
 func (p *Program) Config() *Config { return &p.cfg }
 
-// forward runs the blocks and returns the residual stream after each: the embedding first, the last block's output
-// last. With keep false only the last is returned, and at most two are alive at a time.
-func (p *Program) forward(params *Params, in inputs, keep bool) ([]*tensors.Tensor, error) {
+// SetKeepBudget bounds the bytes that the blocks may keep of a forward pass for the backward pass. Blocks for which
+// there is no room run their forward pass again. The results are the same, bit for bit.
+func (p *Program) SetKeepBudget(bytes int) { p.keepBudget = bytes }
+
+// forward runs the blocks and returns the residual stream after the last. At most two tensors of the stream are alive
+// at a time.
+func (p *Program) forward(params *Params, in inputs) (*tensors.Tensor, error) {
 	out, err := p.embed.Call(params.embedding(), in.ids)
 	if err != nil {
 		return nil, err
 	}
-	stream := out
+	x := out[0]
 	for i := range p.cfg.NumLayers {
-		args := append(append([]*tensors.Tensor{}, params.layer(i)...), stream[len(stream)-1], in.cos, in.sin, in.valid)
-		out, err := p.block.Call(args...)
+		out, err := p.block.Call(p.blockArgs(params, i, x, in)...)
+		device.Free(x)
 		if err != nil {
-			device.Free(stream...)
 			return nil, err
 		}
-		if !keep {
-			device.Free(stream...)
-			stream = stream[:0]
-		}
-		stream = append(stream, out[0])
+		x = out[0]
 	}
-	return stream, nil
+	return x, nil
+}
+
+// blockArgs are the inputs of block i on x.
+func (p *Program) blockArgs(params *Params, i int, x *tensors.Tensor, in inputs) []*tensors.Tensor {
+	return append(append([]*tensors.Tensor{}, params.layer(i)...), x, in.cos, in.sin, in.valid)
 }
 
 // LogProbs returns, for each wanted token of the batch, its log-probability and the entropy of the distribution it is
@@ -107,12 +127,12 @@ func (p *Program) LogProbs(params *Params, batch *Batch, temperature float64) (l
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, err := p.forward(params, in, false)
+	x, err := p.forward(params, in)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer device.Free(stream...)
-	err = p.eachChunk(batch, stream[len(stream)-1], func(c chunk) error {
+	defer device.Free(x)
+	err = p.eachChunk(batch, x, func(c chunk) error {
 		invTemp := tensors.FromScalar(float32(1 / temperature))
 		defer device.Free(invTemp)
 		out, err := p.head.Call(params.finalNorm(), params.output(), c.rows, c.labels, invTemp)
