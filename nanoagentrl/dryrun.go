@@ -83,6 +83,7 @@ func dryConfig(cfg *config.Config) *config.Config {
 	c.PromptSource, c.ChatTemplate = "config", "never"
 	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, 2
 	c.MaxTurns, c.MaxNewTokens, c.MaxTurnTokens, c.MaxObsTokens = min(c.MaxTurns, 3), 24, 8, 48
+	c.OverlongBuffer = min(c.OverlongBuffer, c.MaxNewTokens)
 	c.MaxContext = max(2048, c.MaxContext)    // whatever the prompt
 	c.RewardFormat = max(c.RewardFormat, 0.1) // so that untrained episodes differ in reward
 	c.Steps, c.WarmupSteps, c.LR = drySteps, min(c.WarmupSteps, 1), 1e-3

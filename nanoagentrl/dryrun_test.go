@@ -23,6 +23,9 @@ func TestDryRunOfEveryConfig(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
+		if strings.HasPrefix(filepath.Base(path), "warmstart_") {
+			continue // a recipe of scripts/warmstart
+		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
 			cfg, _, err := config.Open(path, []string{"backend=go"})
 			require.NoError(t, err)

@@ -5,9 +5,11 @@ package nanoagentrl
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +55,22 @@ var killPoints = map[string]func(r *Run, rec *recorder, ctx *dyingContext){
 		rec.onPhase = func(step int, what string) {
 			if step == 3 && what == "training" {
 				ctx.left = 2
+			}
+		}
+	},
+	// With PPO the learner asks once for the scoring pass, once for each of two minibatches, then once for each of the
+	// critic's.
+	"between the policy's and the critic's updates of step 3": func(_ *Run, rec *recorder, ctx *dyingContext) {
+		rec.onPhase = func(step int, what string) {
+			if step == 3 && what == "training" {
+				ctx.left = 4
+			}
+		}
+	},
+	"in a further round of step 3": func(_ *Run, rec *recorder, ctx *dyingContext) {
+		rec.onPhase = func(step int, what string) {
+			if step == 3 && strings.HasSuffix(what, "more questions") {
+				ctx.left = 3
 			}
 		}
 	},
@@ -125,11 +143,31 @@ func trainAndDie(path, point string) error {
 // A run that was killed anywhere and started again ends with the same samples, metrics and weights, bit for bit, as one
 // that was never killed.
 func TestKilledRunEndsAsIfItHadNeverBeenKilled(t *testing.T) {
-	never := trained(t, tiny(t))
-	for point := range killPoints {
+	points := slices.Collect(maps.Keys(killPoints))
+	killAt(t, slices.DeleteFunc(points, func(point string) bool {
+		return strings.Contains(point, "critic") || strings.Contains(point, "further")
+	}))
+}
+
+// The same with a critic, whose updates of a step come after the policy's, and with the further questions of dynamic
+// sampling.
+func TestKilledRunOfPPOAndDAPOEndsAsIfItHadNeverBeenKilled(t *testing.T) {
+	points := []string{"in the rollout of step 3", "between the weight updates of step 3", "in the midst of the last save"}
+	t.Run("ppo", func(t *testing.T) {
+		killAt(t, append(points, "between the policy's and the critic's updates of step 3"), "algorithm=ppo", "critic_lr=0.05")
+	})
+	t.Run("dapo", func(t *testing.T) {
+		killAt(t, append(points, "in a further round of step 3"), "algorithm=dapo", "group_size=2", "prompts_per_step=4",
+			"reward_format=0.5")
+	})
+}
+
+func killAt(t *testing.T, points []string, changes ...string) {
+	never := trained(t, tiny(t, changes...))
+	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			cfg := tiny(t)
+			cfg := tiny(t, changes...)
 			path := filepath.Join(t.TempDir(), "config.yaml")
 			require.NoError(t, cfg.Save(path))
 			child := exec.Command(os.Args[0])
@@ -152,7 +190,7 @@ func TestKilledRunEndsAsIfItHadNeverBeenKilled(t *testing.T) {
 			if strings.Contains(point, "midst of the") {
 				require.Contains(t, o.out, "which a killed run had left behind")
 			}
-			requireSame(t, never, o)
+			requireSameRun(t, never, o)
 			require.NotContains(t, strings.Join(listing(t, cfg.RunDir), " "), ".tmp")
 		})
 	}

@@ -10,12 +10,9 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/eval"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/grpo"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/tokenizer"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
 )
@@ -30,7 +27,10 @@ const (
 
 // readQuestions reads at most limit questions (0: all) of a split from a file or folder, or makes them.
 func (r *Run) readQuestions(path, split string, limit int) (questions []data.Question, err error) {
+	world, worldSplit, isWorld := config.WorldSplit(path)
 	switch {
+	case isWorld:
+		questions, err = r.worldQuestions(world, worldSplit)
 	case path != config.Tiny:
 		questions, err = data.ReadQuestions(path, data.QuestionOptions{Split: split})
 	case r.Config.Task == string(agent.TaskGSM8K):
@@ -47,10 +47,17 @@ func (r *Run) readQuestions(path, split string, limit int) (questions []data.Que
 	return questions, nil
 }
 
-func readCorpus(path string) ([]data.Passage, error) {
-	if path == config.Tiny {
+func (r *Run) readCorpus(path string) ([]data.Passage, error) {
+	switch path {
+	case config.Tiny:
 		corpus, _ := data.TinyWorld(tinySeed, tinyPeople)
 		return corpus, nil
+	case config.WorldFacts:
+		facts, err := r.worldFacts()
+		if err != nil {
+			return nil, err
+		}
+		return facts.Corpus, nil
 	}
 	return data.ReadCorpus(path)
 }
@@ -74,6 +81,7 @@ func (r *Run) openPolicy(ctx context.Context) (err error) {
 	if r.Policy, err = r.loadModel(ctx, cfg.Model); err != nil {
 		return err
 	}
+	r.Policy.Program.SetKeepBudget(int(cfg.ActivationGB * 1e9))
 	template, err := r.Policy.ChatTemplate(cfg.ChatTemplate)
 	if err != nil {
 		return err
@@ -179,22 +187,21 @@ func lastTokens(prompter *agent.Prompter, tok tokenizer.Tokenizer, questions []d
 	return ids, nil
 }
 
-func newScorer(cfg *config.Config) (*reward.Scorer, error) {
-	return reward.NewScorer(reward.Weights{EM: cfg.RewardEM, EMNumber: cfg.RewardEM, F1: cfg.RewardF1,
-		EMLenient: cfg.RewardLenient, Format: cfg.RewardFormat, ValidTurns: cfg.RewardValidTurns}, false)
+// rollouter returns a rollouter that samples at a temperature and is else as the config says.
+func (r *Run) rollouter(temperature float64) (*agent.Rollouter, error) {
+	return r.rollouterWith(r.Searcher, temperature, r.Config.ShufflePassages)
 }
 
-// rollouter returns a rollouter that samples at a temperature.
-func (r *Run) rollouter(temperature float64) (*agent.Rollouter, error) {
+func (r *Run) rollouterWith(searcher retrieve.Searcher, temperature float64, shuffled bool) (*agent.Rollouter, error) {
 	cfg := r.Config
 	limit, err := cfg.ContextFor(r.Policy.Program.Config().MaxPositions)
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(r.Policy.Tokenizer, r.generator, r.Searcher, r.prompter, agent.Options{
+	return agent.New(r.Policy.Tokenizer, r.generator, searcher, r.prompter, agent.Options{
 		Task: agent.Task(cfg.Task), Temperature: temperature, MaxTurns: cfg.MaxTurns, MaxNewTokens: cfg.MaxNewTokens,
 		MaxTurnTokens: cfg.MaxTurnTokens, TopK: cfg.TopK, MaxObsTokens: cfg.MaxObsTokens, MaxContext: limit,
-		Batch: cfg.RolloutBatch, SkipLong: cfg.LongPrompt == "skip",
+		ShufflePassages: shuffled, Batch: cfg.RolloutBatch, SkipLong: cfg.LongPrompt == "skip",
 	})
 }
 
@@ -204,14 +211,4 @@ func (r *Run) evaluator() (*eval.Evaluator, error) {
 		return nil, err
 	}
 	return &eval.Evaluator{Rollouter: rollouter, Scorer: r.scorer, Seed: r.Config.Seed, Samples: r.Config.EvalSamples}, nil
-}
-
-func learnOptions(cfg *config.Config) learn.Options {
-	return learn.Options{
-		Advantage:   grpo.AdvantageOptions{DivideByStd: cfg.AdvStdNorm, Eps: cfg.AdvEps},
-		Loss:        grpo.LossOptions{ClipLow: cfg.ClipLow, ClipHigh: cfg.ClipHigh, KLCoef: cfg.KLCoef},
-		Aggregation: grpo.Aggregation(cfg.LossAgg), ConstantLength: cfg.MaxNewTokens, Temperature: cfg.Temperature,
-		InnerEpochs: cfg.InnerEpochs, Minibatches: cfg.Minibatches, DropZeroSignal: cfg.DropZeroSignal,
-		MicroBatchTokens: cfg.MicroBatchTokens,
-	}
 }

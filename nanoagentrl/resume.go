@@ -49,6 +49,11 @@ func (r *Run) resume(ctx context.Context, t *learn.Trainer) error {
 	if err := learn.LoadState(ctx, found.Dir, r.Policy, r.optimizer, state.OptimizerStep); err != nil {
 		return err
 	}
+	if t.Critic != nil {
+		if err := t.Critic.LoadState(found.Dir, state.CriticStep); err != nil {
+			return err
+		}
+	}
 	t.Resume(state.Step, state.Best)
 	if state.Best != nil && state.Best.Step == state.Step {
 		if err := checkpoint.SetBest(t.Checkpoints, state.Best.Step, state.Best.Metric, state.Best.Value); err != nil {

@@ -156,7 +156,7 @@ func TestKillBetweenCheckpointAndItsEvaluationIsMadeGood(t *testing.T) {
 func TestLastStepIsAlwaysSaved(t *testing.T) {
 	cfg := tiny(t, "save_every=100", "steps=3", "eval_every=0", "eval_at_start=false")
 	o := trained(t, cfg)
-	require.Equal(t, []string{"step-000003"}, checkpoints(t, cfg.RunDir))
+	require.Equal(t, []string{checkpoint.BestName, "step-000003"}, checkpoints(t, cfg.RunDir))
 	lines := len(o.metrics)
 	rec := record()
 	again, err := train(t, t.Context(), cfg, rec)

@@ -27,6 +27,7 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/world"
 )
 
 // Options are what a run needs beside its config.
@@ -59,12 +60,14 @@ type Run struct {
 	opts      Options
 	reference *policy.Policy
 	optimizer *learn.AdamW
+	critic    *learn.Critic
 	prompter  *agent.Prompter
 	scorer    *reward.Scorer
 	generator *generate.Generator
 	questions []data.Question
 	corpus    []data.Passage
-	evalStep  int // of the checkpoint that is evaluated
+	facts     *world.Facts // made when first asked for
+	evalStep  int          // of the checkpoint that is evaluated
 }
 
 // Open loads everything a config names. Whatever is wrong with it is found here, before anything is written.
@@ -130,7 +133,7 @@ func (r *Run) openData() (err error) {
 		r.Splits = append(r.Splits, eval.Split{Name: names[i], Questions: questions})
 	}
 	if cfg.Task == string(agent.TaskSearch) && cfg.RetrieverURL == "" {
-		if r.corpus, err = readCorpus(cfg.Corpus); err != nil {
+		if r.corpus, err = r.readCorpus(cfg.Corpus); err != nil {
 			return err
 		}
 	}
@@ -175,11 +178,11 @@ func (r *Run) openSearch(ctx context.Context) error {
 // finishTrain builds the trainer, and resumes if the run folder holds a checkpoint.
 func (r *Run) finishTrain(ctx context.Context) (err error) {
 	cfg := r.Config
-	r.optimizer = learn.NewAdamW(r.Device, len(r.Policy.Params.Names()), learn.AdamWOptions{
-		Beta1: cfg.AdamBeta1, Beta2: cfg.AdamBeta2, Eps: cfg.AdamEps, WeightDecay: cfg.WeightDecay,
-		MaxGradNorm: cfg.MaxGradNorm,
-	})
-	t := &learn.Trainer{Config: cfg, Optimizer: r.optimizer, Scorer: r.scorer, Splits: r.Splits,
+	r.optimizer = learn.NewAdamW(r.Device, len(r.Policy.Params.Names()), adamWOptions(cfg))
+	if err := r.openCritic(); err != nil {
+		return err
+	}
+	t := &learn.Trainer{Config: cfg, Optimizer: r.optimizer, Critic: r.critic, Scorer: r.scorer, Splits: r.Splits,
 		Checkpoints: filepath.Join(cfg.RunDir, "checkpoints"), Report: r.opts.Reporter}
 	if r.reference != nil {
 		t.Reference = r.reference.ID
@@ -201,6 +204,9 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 	if t.Learner, err = learn.NewLearner(r.Policy, r.reference, r.optimizer, learnOptions(cfg)); err != nil {
 		return err
 	}
+	if r.critic != nil {
+		t.Learner.UseCritic(r.critic)
+	}
 	if t.Log, err = learn.OpenRunLog(cfg.RunDir, t.Step()); err != nil {
 		return err
 	}
@@ -209,15 +215,34 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 	}
 	r.Trainer = t
 	fmt.Fprint(r.opts.Out, cfg.Summary())
+	for _, warning := range cfg.Warnings() {
+		fmt.Fprintf(r.opts.Out, "WARNING  %s\n", warning)
+		r.opts.Reporter.Warn(t.Step(), warning)
+	}
 	return nil
 }
 
-// Train runs the training loop to its end; see learn.Trainer.Run for what happens when ctx ends.
-func (r *Run) Train(ctx context.Context) error {
+// Train runs the training loop to its end, with what Config.Showcase adds before and after, and draws the learning
+// curves; see learn.Trainer.Run for what happens when ctx ends.
+func (r *Run) Train(ctx context.Context) (err error) {
 	if r.Trainer == nil {
 		return errors.New("this run was opened for evaluation only")
 	}
-	return r.Trainer.Run(ctx)
+	var show *Showcase
+	if r.Config.Showcase {
+		if show, err = r.before(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.Trainer.Run(ctx); err != nil {
+		return err
+	}
+	if show != nil {
+		if err := r.after(ctx, show); err != nil {
+			return err
+		}
+	}
+	return r.drawCurves()
 }
 
 // Evaluate plays all evaluation questions and returns the metrics of all splits.
@@ -249,6 +274,9 @@ func (r *Run) Close() {
 	}
 	if r.optimizer != nil {
 		r.optimizer.Free()
+	}
+	if r.critic != nil {
+		r.critic.Free()
 	}
 	for _, p := range []*policy.Policy{r.Policy, r.reference} {
 		if p != nil && p.Params != nil {

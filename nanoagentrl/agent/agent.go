@@ -48,6 +48,9 @@ type Options struct {
 	MaxNewTokens, MaxTurnTokens int
 	// TopK is the number of passages a search returns; MaxObsTokens bounds what is shown of them.
 	TopK, MaxObsTokens int
+	// ShufflePassages shows the passages of a search result in an order drawn from the episode's seed instead of by
+	// rank. If not all of them fit into MaxObsTokens, those that come last in that order are left out.
+	ShufflePassages bool
 	// MaxContext bounds the whole episode. When it is full the episode ends with StopContext; nothing is ever dropped
 	// from the front.
 	MaxContext int

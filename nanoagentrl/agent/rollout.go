@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
@@ -224,7 +225,7 @@ func (r *Rollouter) answerAll(ctx context.Context, live []*play) error {
 				r.searchErr = result.Err
 				continue
 			}
-			answer, ok = r.fit(result.Passages[:min(len(result.Passages), r.opts.TopK)], min(room, r.opts.MaxObsTokens))
+			answer, ok = r.fit(r.arrange(p, result.Passages), min(room, r.opts.MaxObsTokens))
 		}
 		if !ok {
 			p.ep.Stop = episode.StopContext
@@ -235,6 +236,18 @@ func (r *Rollouter) answerAll(ctx context.Context, live []*play) error {
 		p.seq.Append(answer.ids)
 	}
 	return nil
+}
+
+// arrange returns the passages that a search shows, in the order in which it shows them.
+func (r *Rollouter) arrange(p *play, found []episode.Passage) []episode.Passage {
+	found = found[:min(len(found), r.opts.TopK)]
+	if !r.opts.ShufflePassages {
+		return found
+	}
+	shuffled := slices.Clone(found) // Other episodes may have asked the same.
+	rng := rand.New(rand.NewPCG(p.ep.Seed, uint64(len(p.ep.Turns))))
+	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	return shuffled
 }
 
 // searchAll looks up the queries of all episodes in one call, equal ones once.

@@ -233,3 +233,30 @@ func TestGSM8KEpisodeIsOneTurn(t *testing.T) {
 	assert.Len(t, w.sampler.Calls, 1)
 	assert.Empty(t, w.searcher.Queries)
 }
+
+func TestShuffledPassagesAreTheSameOnesInAnOrderOfTheEpisodesOwn(t *testing.T) {
+	found := []episode.Passage{lake, river, agenttest.Passage("3", "Sea", "The sea."), agenttest.Passage("4", "Pond", "A pond.")}
+	play := func(shuffle bool, seed uint64) []*episode.Episode {
+		w := newWorld()
+		w.sampler.Script = func(_, turn int) string { return []string{"<search>q</search>", "<answer>a</answer>"}[turn] }
+		w.searcher.Passages["q"] = found
+		w.opts.ShufflePassages = shuffle
+		episodes, err := w.rollouter(t).Rollout(context.Background(), rows("?"), 12, Seeds(seed, "train", 0))
+		require.NoError(t, err)
+		w.check(t, episodes)
+		return episodes
+	}
+	firsts := map[string]int{}
+	for _, e := range play(true, 1) {
+		shown := e.Turns[0].Passages
+		assert.ElementsMatch(t, found[:3], shown, "the best three, not any three")
+		assert.Equal(t, Observation(shown), e.Turns[0].Observation)
+		firsts[shown[0].ID]++
+	}
+	assert.Len(t, firsts, 3, "each comes first at times: %v", firsts)
+	assert.Equal(t, play(true, 1), play(true, 1))
+	assert.NotEqual(t, play(true, 1)[0].IDs, play(true, 2)[0].IDs)
+	for _, e := range play(false, 1) {
+		assert.Equal(t, found[:3], e.Turns[0].Passages)
+	}
+}

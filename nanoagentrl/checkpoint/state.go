@@ -32,6 +32,8 @@ type RunState struct {
 	// count only in Step.
 	Step          int `json:"step"`
 	OptimizerStep int `json:"optimizer_step"`
+	// CriticStep counts the weight updates of a critic, if there is one.
+	CriticStep int `json:"critic_step,omitempty"`
 	// Cursor is where the next step draws its questions.
 	Cursor Cursor `json:"cursor"`
 	// Seed is the run's seed.
@@ -72,7 +74,7 @@ func (s *RunState) check() error {
 	switch {
 	case s.Format != stateFormat:
 		return fmt.Errorf("format %d, this program reads %d", s.Format, stateFormat)
-	case s.Step < 0 || s.OptimizerStep < 0 || s.Cursor.Epoch < 0 || s.Cursor.Position < 0 || s.Cursor.Size < 0:
+	case s.Step < 0 || s.OptimizerStep < 0 || s.CriticStep < 0 || s.Cursor.Epoch < 0 || s.Cursor.Position < 0 || s.Cursor.Size < 0:
 		return fmt.Errorf("negative counter: step %d, optimizer_step %d, epoch %d, position %d",
 			s.Step, s.OptimizerStep, s.Cursor.Epoch, s.Cursor.Position)
 	case s.ConfigHash == "":

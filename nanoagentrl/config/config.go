@@ -1,13 +1,14 @@
 // Package config holds the settings of a run: one flat struct, read strictly from a YAML file, changed by key=value
 // overrides, checked as a whole before anything is loaded, and saved as it was resolved.
 //
-// A setting has exactly three sources, the later winning: Default, the file, an override given by the user. The
-// default of a command-line flag is never one of them.
+// A setting has exactly four sources, the later winning: Default, the values that the chosen algorithm brings, the
+// file, an override given by the user. The default of a command-line flag is never one of them.
 //
 // It leaves out nested sections, includes and environment variables.
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +22,15 @@ import (
 // Open reads path, applies overrides ("key=value"), and validates the result. It returns what the overrides changed,
 // one "key: old -> new" each. The error holds every fault found, one a line.
 func Open(path string, overrides []string) (*Config, []string, error) {
-	c, err := Load(path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config: %w", err)
+	}
+	c, err := parse(path, text, algorithmOf(overrides))
 	if err != nil {
 		return nil, nil, err
 	}
-	changes, err := c.SetAll(overrides)
+	changes, err := c.setAll(overrides)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,15 +47,17 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return parse(path, text)
+	return parse(path, text, "")
 }
 
-func parse(path string, text []byte) (*Config, error) {
+// parse reads a file over the defaults of an algorithm: the one that is given or, if that is "", the file's.
+func parse(path string, text []byte, algorithm string) (*Config, error) {
 	c := Default()
 	root, err := parseYAML(text)
 	if err != nil {
 		return nil, fmt.Errorf("config %s: %w", path, err)
 	}
+	c.follow(cmp.Or(algorithm, algorithmIn(root)))
 	if root == nil {
 		return c, nil
 	}
@@ -100,7 +107,16 @@ func parseYAML(text []byte) (*yaml.Node, error) {
 
 // Set changes one key and returns "key: old -> new", or "" if the value was already that. The value of a text is taken
 // literally; numbers, true/false and lists ("[a, b]") follow YAML. Key may be written with - for _.
+//
+// A new algorithm brings its values along for the keys that stand at those of the old one. Open, which sees the file and
+// the overrides together, leaves every key alone that one of them sets.
 func (c *Config) Set(key, value string) (change string, err error) {
+	c.follow(algorithmOf([]string{key + "=" + value}))
+	return c.set(key, value)
+}
+
+// set is Set for one key alone.
+func (c *Config) set(key, value string) (change string, err error) {
 	key = strings.ReplaceAll(strings.TrimSpace(key), "-", "_")
 	field, ok := c.field(key)
 	if !ok {
@@ -127,9 +143,14 @@ func (c *Config) Set(key, value string) (change string, err error) {
 	return "", nil
 }
 
-// SetAll applies overrides of the form "key=value" in order and returns what changed, as Set words it. The error names
-// every override that could not be applied.
+// SetAll applies overrides of the form "key=value" and returns what changed, as Set words it. An algorithm among them
+// takes back none of the others. The error names every override that could not be applied.
 func (c *Config) SetAll(overrides []string) (changes []string, err error) {
+	c.follow(algorithmOf(overrides))
+	return c.setAll(overrides)
+}
+
+func (c *Config) setAll(overrides []string) (changes []string, err error) {
 	var faults []error
 	for _, override := range overrides {
 		key, value, ok := strings.Cut(override, "=")
@@ -137,7 +158,7 @@ func (c *Config) SetAll(overrides []string) (changes []string, err error) {
 			faults = append(faults, fmt.Errorf("--set %s: want key=value", override))
 			continue
 		}
-		change, err := c.Set(key, value)
+		change, err := c.set(key, value)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("--set %s: %w", override, err))
 		} else if change != "" {

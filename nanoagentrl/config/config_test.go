@@ -236,6 +236,9 @@ func TestShippedConfigsLoad(t *testing.T) {
 	require.GreaterOrEqual(t, len(paths), 9)
 	runDirs := map[string]bool{}
 	for _, path := range paths {
+		if strings.HasPrefix(filepath.Base(path), "warmstart_") {
+			continue // a recipe of scripts/warmstart
+		}
 		c, changes, err := Open(path, nil)
 		require.NoError(t, err)
 		assert.Empty(t, changes)

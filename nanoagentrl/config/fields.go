@@ -47,17 +47,19 @@ type Config struct {
 	// grade-school maths in one turn.
 	Task string `yaml:"task" oneof:"search gsm8k"`
 	// TrainData is the file of training questions, JSONL or parquet, or a folder with one (train.jsonl, qa.jsonl);
-	// "tiny" is a small world made in memory.
+	// "tiny" is a small world made in memory, "facts:train" and "sums:train" are splits (train, val, test) of the
+	// worlds of the world_ keys.
 	TrainData string `yaml:"train_data"`
 	// EvalData lists the files of evaluation questions, or folders with a test.jsonl or test.parquet; each is one
-	// split, named after its file or folder, with its folder in front where two have the same name.
+	// split, named after its file or folder, with its folder in front where two have the same name. Worlds are named
+	// as in train_data: [facts:test].
 	EvalData []string `yaml:"eval_data" free:"true"`
 	// MaxTrainQuestions keeps only the first questions of train_data; 0 keeps all.
 	MaxTrainQuestions int `yaml:"max_train_questions" min:"0"`
 	// MaxEvalQuestions keeps only the first questions of each file of eval_data; 0 keeps all.
 	MaxEvalQuestions int `yaml:"max_eval_questions" min:"0" free:"true"`
 	// Corpus is the JSONL file of passages ({"id", "contents"}) that BM25 indexes in memory, or a folder with a
-	// corpus.jsonl; "tiny" is the world made in memory. It is not read when retriever_url is set.
+	// corpus.jsonl; "tiny" and "facts" are the worlds made in memory. It is not read when retriever_url is set.
 	Corpus string `yaml:"corpus"`
 	// RetrieverURL is the address of a search server that speaks the Search-R1 protocol, such as
 	// http://127.0.0.1:8000/retrieve; empty searches the corpus in process.
@@ -70,6 +72,30 @@ type Config struct {
 	BM25K1 float64 `yaml:"bm25_k1" min:"0"`
 	// BM25B is BM25's normalisation by passage length, from 0 (none) to 1 (full).
 	BM25B float64 `yaml:"bm25_b" min:"0" max:"1"`
+
+	// --- worlds made in memory: facts (people, towns, rivers and trades to search for), sums (word problems) ---
+
+	// WorldSeed fixes what is drawn; which names and sums a split may use is the same for every seed.
+	WorldSeed uint64 `yaml:"world_seed"`
+	// WorldPeople is the number of people of facts:train, with half as many towns; with 128 or more, all words occur.
+	WorldPeople int `yaml:"world_people" min:"2" max:"1900"`
+	// WorldEvalPeople is the number of people of facts:val and of facts:test, with half as many towns each.
+	WorldEvalPeople int `yaml:"world_eval_people" min:"2" max:"380"`
+	// WorldHops says how many facts a question of facts needs: one, two, or mixed (half and half).
+	WorldHops string `yaml:"world_hops" oneof:"one two mixed"`
+	// WorldFacts is the number of facts in a passage; a person has four, a town two.
+	WorldFacts int `yaml:"world_facts" min:"1" max:"4"`
+	// WorldNoise is the share of facts, from 0 to 1, that other passages talk about so much that even a good query, name
+	// and relation, misses the one that tells it; at 0 a good query always finds it among the first three.
+	WorldNoise float64 `yaml:"world_noise" min:"0" max:"1"`
+	// WorldSums is the number of problems of sums:train.
+	WorldSums int `yaml:"world_sums" min:"1"`
+	// WorldEvalSums is the number of problems of sums:val and of sums:test each.
+	WorldEvalSums int `yaml:"world_eval_sums" min:"1"`
+	// WorldSteps is the largest number of additions and subtractions of a problem of sums.
+	WorldSteps int `yaml:"world_steps" min:"1" max:"8"`
+	// WorldLargest is the largest number in sums, results on the way included.
+	WorldLargest int `yaml:"world_largest" min:"24" max:"99"`
 
 	// --- prompt ---
 
@@ -89,7 +115,7 @@ type Config struct {
 	// PromptsPerStep is the number of questions of one training step.
 	PromptsPerStep int `yaml:"prompts_per_step" min:"1"`
 	// GroupSize is the number of episodes sampled for each question; their mean reward is the baseline, so
-	// there must be at least 2.
+	// there must be at least 2 (1 with advantage reinforce_pp or gae, which have another).
 	GroupSize int `yaml:"group_size"`
 	// Temperature divides the logits when training episodes are sampled.
 	Temperature float64 `yaml:"temperature" above:"0"`
@@ -106,6 +132,8 @@ type Config struct {
 	// MaxObsTokens is the number of tokens of one search result; passages beyond it are left out whole, but for the
 	// first, which is cut after a word if it is too long by itself.
 	MaxObsTokens int `yaml:"max_obs_tokens" min:"16"`
+	// ShufflePassages shows the passages of a search result in random order instead of by rank.
+	ShufflePassages bool `yaml:"shuffle_passages"`
 	// MaxContext is the number of tokens of a whole episode, prompt included; 0 is the longest that the model takes.
 	MaxContext int `yaml:"max_context" min:"0"`
 	// LongPrompt says what happens to a prompt that leaves no room for one full turn in max_context: error ends the
@@ -128,24 +156,58 @@ type Config struct {
 	// RewardValidTurns is the weight of the share of turns that end in a search or an answer (search only); it gives
 	// a weak policy something to learn from.
 	RewardValidTurns float64 `yaml:"reward_valid_turns"`
+	// FormatAnnealSteps is the number of steps over which reward_format and reward_valid_turns fall linearly to 0 in
+	// training (evaluations keep them); 0 keeps them as they are.
+	FormatAnnealSteps int `yaml:"format_anneal_steps" min:"0"`
+	// OverlongPenalty is taken off the reward of an episode that uses up max_new_tokens, and a linearly rising share of
+	// it within the last overlong_buffer tokens before; 0 takes off nothing.
+	OverlongPenalty float64 `yaml:"overlong_penalty" min:"0" max:"1000"`
+	// OverlongBuffer is the number of those last tokens; 0 is a fifth of max_new_tokens.
+	OverlongBuffer int `yaml:"overlong_buffer" min:"0"`
 
-	// --- algorithm: GRPO ---
+	// --- algorithm ---
 
+	// Algorithm names a published method. It sets keys of this section and of the reward's to that method's values
+	// where neither the file nor an override sets them (docs/training.md has the table); nothing else depends on it.
+	Algorithm string `yaml:"algorithm" oneof:"grpo dr_grpo rloo reinforce_pp reinforce_pp_baseline ppo dapo gspo"`
+	// Advantage says what an episode is compared with: group with the mean of its group, rloo with the others of its
+	// group, reinforce_pp with the batch, reinforce_pp_baseline with its group, then scaled over the batch, gae with
+	// what a critic predicts at each token.
+	Advantage string `yaml:"advantage" oneof:"group rloo reinforce_pp reinforce_pp_baseline gae"`
+	// Gamma discounts rewards per policy token (advantage reinforce_pp and gae).
+	Gamma float64 `yaml:"gamma" min:"0" max:"1"`
+	// GAELambda discounts, per policy token, the critic's later errors (advantage gae); 1 does without its opinion of
+	// later tokens.
+	GAELambda float64 `yaml:"gae_lambda" min:"0" max:"1"`
 	// AdvStdNorm divides the advantages of a group by the sample standard deviation of its rewards; false only
-	// subtracts the mean, as Dr. GRPO does.
+	// subtracts the mean, as Dr. GRPO does. With advantage reinforce_pp and reinforce_pp_baseline the standard deviation
+	// is that of all policy tokens of the step; with gae so is the mean, and false leaves advantages as they are. rloo
+	// does not use it.
 	AdvStdNorm bool `yaml:"adv_std_norm"`
 	// AdvEps is added to that standard deviation.
 	AdvEps float64 `yaml:"adv_eps" above:"0"`
+	// Ratio says what is compared with the policy that sampled: token the probability of each token, sequence that of
+	// the whole episode, as the geometric mean over its tokens (one more forward pass for each update).
+	Ratio string `yaml:"ratio" oneof:"token sequence"`
 	// ClipLow bounds the probability ratio from below at 1 - clip_low.
 	ClipLow float64 `yaml:"clip_low" above:"0" max:"1"`
 	// ClipHigh bounds the probability ratio from above at 1 + clip_high.
 	ClipHigh float64 `yaml:"clip_high" above:"0"`
-	// KLCoef is the weight of the KL penalty towards the reference (k3 estimator, nats per token); 0 needs no
-	// reference model in memory.
+	// KLCoef is the weight of the KL penalty towards the reference, per nat and token; 0 needs no reference model in
+	// memory.
 	KLCoef float64 `yaml:"kl_coef" min:"0"`
+	// KLEstimator is how that penalty is estimated at a token, with d = log reference - log policy: k1 is -d, k2 d²/2,
+	// k3 exp(d) - d - 1.
+	KLEstimator string `yaml:"kl_estimator" oneof:"k1 k2 k3"`
+	// KLIn says where the penalty is: loss adds it to the loss, reward takes it off the reward of each token before
+	// advantages are made.
+	KLIn string `yaml:"kl_in" oneof:"loss reward"`
 	// LossAgg is how the losses of the policy's tokens are averaged: token_mean over all tokens of the update, seq_mean
 	// over each episode and then over episodes, dr_grpo over episodes with the constant divisor max_new_tokens.
 	LossAgg string `yaml:"loss_agg" oneof:"token_mean seq_mean dr_grpo"`
+	// LossMask keeps what the environment wrote, retrieved passages above all, out of the loss, as it must be. false
+	// trains the policy to write passages itself; it is there to show what that does to a run.
+	LossMask bool `yaml:"loss_mask"`
 	// InnerEpochs is how many times the episodes of a step are used.
 	InnerEpochs int `yaml:"inner_epochs" min:"1"`
 	// Minibatches is the number of weight updates in one inner epoch; it divides prompts_per_step.
@@ -153,6 +215,14 @@ type Config struct {
 	// DropZeroSignal leaves groups whose rewards are all equal out of the loss and its divisors; false keeps them for
 	// their KL penalty.
 	DropZeroSignal bool `yaml:"drop_zero_signal"`
+	// DynamicSampling is the number of further rounds of questions that a step may draw to replace groups whose rewards
+	// are all equal; 0 takes what comes.
+	DynamicSampling int `yaml:"dynamic_sampling" min:"0" max:"100"`
+	// CriticLR is the peak learning rate of the critic (advantage gae), on the same schedule as lr.
+	CriticLR float64 `yaml:"critic_lr" min:"0"`
+	// ValueClip bounds how far, in units of reward, the loss lets the critic's prediction move from what it was before
+	// the step (advantage gae); 0 does not bound it.
+	ValueClip float64 `yaml:"value_clip" min:"0"`
 
 	// --- optimiser: AdamW ---
 
@@ -178,6 +248,9 @@ type Config struct {
 	// MicroBatchTokens is the number of tokens, padding included, that go through the model at once when it is
 	// trained or scored. It bounds memory and does not change the gradient; a longer episode goes alone.
 	MicroBatchTokens int `yaml:"micro_batch_tokens" min:"1" free:"true"`
+	// ActivationGB is the room, in 10^9 bytes, for what the blocks keep between the forward and the backward pass of a
+	// micro-batch. Blocks beyond it compute their forward pass twice, which changes no result.
+	ActivationGB float64 `yaml:"activation_gb" min:"0" free:"true"`
 
 	// --- evaluation, logging, checkpoints ---
 
@@ -198,8 +271,18 @@ type Config struct {
 	// KeepEvery also keeps each checkpoint whose step is a multiple of it; 0 keeps none.
 	KeepEvery int `yaml:"keep_every" min:"0" free:"true"`
 	// BestMetric names the evaluation metric, larger is better, whose best checkpoint is kept; eval/em is the mean of
-	// eval/em_<split> over eval_data. Empty keeps none.
+	// eval/em_<split> over eval_data. In a run without evaluations (eval_every: 0) it is the training reward of the last
+	// steps before a checkpoint. Empty keeps none.
 	BestMetric string `yaml:"best_metric" free:"true"`
+	// Showcase plays the first evaluation question before and after the training and prints both episodes, and measures
+	// the policy before and after: sampled, greedily, with the passages shuffled, and without a search engine.
+	Showcase bool `yaml:"showcase" free:"true"`
+	// Figure is the PNG or SVG file that receives the learning curves at the end, beside run_dir/curves.png; empty for
+	// none.
+	Figure string `yaml:"figure" free:"true"`
+	// StopOnCollapse ends the run, with a checkpoint and an exit code of its own, when the training reward has
+	// collapsed; false only warns.
+	StopOnCollapse bool `yaml:"stop_on_collapse" free:"true"`
 }
 
 // Default returns the settings that hold where a file says nothing. It names no model and no data, so a file must.
@@ -212,6 +295,8 @@ func Default() *Config {
 
 		Task: "search", EvalData: []string{},
 		RetrieverTimeoutSec: 30, RetrieverRetries: 2, BM25K1: 0.9, BM25B: 0.4,
+		WorldSeed: 1, WorldPeople: 300, WorldEvalPeople: 100, WorldHops: "one", WorldFacts: 2, WorldNoise: 0.1,
+		WorldSums: 2000, WorldEvalSums: 300, WorldSteps: 3, WorldLargest: 40,
 
 		PromptSource: "config", SystemPrompt: DefaultPrompt, UserPrompt: DefaultPrompt, ChatTemplate: "auto",
 
@@ -221,11 +306,12 @@ func Default() *Config {
 
 		RewardEM: 1,
 
-		AdvStdNorm: true, AdvEps: 1e-6, ClipLow: 0.2, ClipHigh: 0.2, KLCoef: 0.001, LossAgg: "token_mean",
-		InnerEpochs: 1, Minibatches: 1,
+		Algorithm: "grpo", Advantage: "group", Gamma: 1, GAELambda: 1, AdvStdNorm: true, AdvEps: 1e-6,
+		Ratio: "token", ClipLow: 0.2, ClipHigh: 0.2, KLCoef: 0.001, KLEstimator: "k3", KLIn: "loss",
+		LossAgg: "token_mean", LossMask: true, InnerEpochs: 1, Minibatches: 1, CriticLR: 1e-5, ValueClip: 0.2,
 
 		Steps: 200, LR: 1e-6, LRSchedule: "constant",
-		AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEps: 1e-8, MaxGradNorm: 1, MicroBatchTokens: 4096,
+		AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEps: 1e-8, MaxGradNorm: 1, MicroBatchTokens: 4096, ActivationGB: 1.5,
 
 		EvalEvery: 20, EvalAtStart: true, EvalSamples: 1, SampleEvery: 10, SaveEvery: 20, KeepLast: 2,
 		BestMetric: "eval/em",

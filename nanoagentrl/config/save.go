@@ -5,20 +5,19 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/atomicfile"
 )
 
 //go:embed fields.go
@@ -92,23 +91,13 @@ func (c *Config) YAML() ([]byte, error) {
 
 // Save writes the resolved file, which Load reads back to an equal Config. It appears under its name only once it is
 // whole.
-func (c *Config) Save(path string) (err error) {
+func (c *Config) Save(path string) error {
 	text, err := c.YAML()
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".tmp-config-*")
-	if err != nil {
-		return fmt.Errorf("config: save %s: %w", path, err)
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		os.Remove(file.Name())
-		return fmt.Errorf("config: save %s: %w", path, err)
+	if err := atomicfile.Write(path, text); err != nil {
+		return fmt.Errorf("config: %w", err)
 	}
 	return nil
 }
@@ -174,8 +163,13 @@ func (c *Config) Summary() string {
 		c.PromptsPerStep, c.GroupSize, episodes, updates, plural(updates, "update"), episodes/max(c.Minibatches, 1))
 	fmt.Fprintf(&out, "run: %d %s = %d prompts, %d episodes, at most %d policy tokens\n",
 		c.Steps, plural(c.Steps, "step"), c.Steps*c.PromptsPerStep, c.Steps*episodes, c.Steps*episodes*c.MaxNewTokens)
-	fmt.Fprintf(&out, "loss: %s, clip %g/%g, kl %g; lr %g %s, warm-up %d, grad norm %g\n", c.LossAgg, c.ClipLow,
-		c.ClipHigh, c.KLCoef, c.LR, c.LRSchedule, c.WarmupSteps, c.MaxGradNorm)
+	fmt.Fprintf(&out, "algorithm: %s (advantage %s, ratio %s)", c.Algorithm, c.Advantage, c.Ratio)
+	if deviations := c.Deviations(); len(deviations) > 0 {
+		fmt.Fprintf(&out, ", changed: %s", strings.Join(deviations, ", "))
+	}
+	out.WriteByte('\n')
+	fmt.Fprintf(&out, "loss: %s, clip %g/%g, kl %g %s in the %s; lr %g %s, warm-up %d, grad norm %g\n", c.LossAgg, c.ClipLow,
+		c.ClipHigh, c.KLCoef, c.KLEstimator, c.KLIn, c.LR, c.LRSchedule, c.WarmupSteps, c.MaxGradNorm)
 	if c.Task == "search" {
 		engine := c.RetrieverURL
 		if engine == "" {

@@ -65,18 +65,25 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"chat_template": "never", "prompts_per_step": "1", "group_size": "2", "temperature": "2", "max_turns": "1",
 		"max_new_tokens": "1", "max_turn_tokens": "1", "topk": "1", "max_obs_tokens": "32", "max_context": "4096",
 		"long_prompt": "skip", "rollout_batch": "1", "reward_em": "2", "reward_f1": "1", "reward_lenient": "1",
-		"reward_format": "1", "reward_valid_turns": "1", "adv_std_norm": "false", "adv_eps": "1", "clip_low": "0.1", "clip_high": "0.1",
-		"kl_coef": "0", "loss_agg": "dr_grpo", "inner_epochs": "2", "minibatches": "2", "drop_zero_signal": "true",
+		"reward_format": "1", "reward_valid_turns": "1", "format_anneal_steps": "1", "overlong_penalty": "1",
+		"overlong_buffer": "1", "algorithm": "gspo", "advantage": "gae", "gamma": "0.9", "gae_lambda": "0.9",
+		"adv_std_norm": "false", "adv_eps": "1", "ratio": "sequence", "clip_low": "0.1", "clip_high": "0.1",
+		"kl_coef": "0", "kl_estimator": "k1", "kl_in": "reward", "loss_mask": "false", "dynamic_sampling": "1",
+		"critic_lr": "1", "value_clip": "1", "stop_on_collapse": "true", "loss_agg": "dr_grpo", "inner_epochs": "2", "minibatches": "2", "drop_zero_signal": "true",
 		"steps": "1", "lr": "1", "lr_schedule": "linear", "warmup_steps": "1", "weight_decay": "1",
 		"adam_beta1": "0.8", "adam_beta2": "0.8", "adam_eps": "1", "max_grad_norm": "2", "micro_batch_tokens": "1",
+		"activation_gb": "1", "showcase": "true", "figure": "f.png",
 		"eval_every": "1", "eval_at_start": "false", "eval_temperature": "1", "eval_samples": "2",
 		"sample_every": "1", "save_every": "1", "keep_last": "1", "keep_every": "1", "best_metric": "b",
+		"world_seed": "2", "world_people": "50", "world_eval_people": "50", "world_hops": "two", "world_facts": "1",
+		"world_noise": "0", "world_sums": "9", "world_eval_sums": "9", "world_steps": "1", "world_largest": "24",
+		"shuffle_passages": "true",
 	}
 	free := []string{
 		"run_dir", "backend", "offline", "eval_data", "max_eval_questions", "retriever_timeout_sec",
-		"retriever_retries", "rollout_batch", "micro_batch_tokens", "eval_every", "eval_at_start",
+		"retriever_retries", "rollout_batch", "micro_batch_tokens", "activation_gb", "showcase", "figure", "eval_every", "eval_at_start",
 		"eval_temperature", "eval_samples", "sample_every", "save_every", "keep_last", "keep_every", "best_metric",
-		"steps",
+		"stop_on_collapse", "steps",
 	}
 	assert.ElementsMatch(t, Keys(), slices.Collect(maps.Keys(values)))
 	base := open(t, valid)

@@ -15,6 +15,12 @@ import (
 // Tiny is the value of train_data, eval_data and corpus that stands for the small world made in memory.
 const Tiny = "tiny"
 
+// The worlds made in memory whose splits train_data and eval_data can name ("facts:train"). WorldFacts is a corpus too.
+const (
+	WorldFacts = "facts"
+	WorldSums  = "sums"
+)
+
 // RandomModel is the value of model that stands for an untrained model.
 const RandomModel = "random"
 
@@ -39,6 +45,7 @@ func (c *Config) Validate() error {
 	c.checkData(fault)
 	c.checkPrompt(fault)
 	c.checkTraining(fault)
+	c.checkShaping(fault)
 	c.checkEval(fault)
 	if err := c.checkContext(c.MaxContext); err != nil {
 		faults = append(faults, err)
@@ -110,6 +117,7 @@ func (c *Config) checkData(fault faultFunc) {
 			fault("eval_data", "two files give the split %s; copy or rename one", names[i])
 		}
 	}
+	c.checkWorlds(fault)
 	if c.Task != "search" {
 		return
 	}
@@ -122,18 +130,54 @@ func (c *Config) checkData(fault faultFunc) {
 	}
 }
 
-// checkCorpus refuses a corpus that cannot hold the answers: the world made in memory goes only with its own questions.
+// WorldSplit cuts the name of a split of a world made in memory ("facts:train") into world and split; ok is false for
+// everything else, such as the name of a file.
+func WorldSplit(name string) (world, split string, ok bool) {
+	world, split, _ = strings.Cut(name, ":")
+	return world, split, world == WorldFacts || world == WorldSums
+}
+
+// checkWorlds checks the names of worlds, and that each goes with the task it was made for.
+func (c *Config) checkWorlds(fault faultFunc) {
+	for i, name := range append([]string{c.TrainData}, c.EvalData...) {
+		key := "eval_data"
+		if i == 0 {
+			key = "train_data"
+		}
+		world, split, ok := WorldSplit(name)
+		if !ok {
+			continue
+		}
+		if !slices.Contains([]string{"train", "val", "test"}, split) {
+			fault(key, "got %q, want %s:train, %s:val or %s:test (a folder of this name is ./%s)", name, world, world,
+				world, name)
+		}
+		if task := map[string]string{WorldFacts: "search", WorldSums: "gsm8k"}[world]; task != c.Task {
+			fault(key, "%s goes with task: %s", name, task)
+		}
+	}
+}
+
+// checkCorpus refuses a corpus that cannot hold the answers: a world made in memory goes only with its own questions.
 func (c *Config) checkCorpus(fault faultFunc) {
 	if c.Corpus == "" {
 		fault("corpus", "is empty; task search needs a corpus or a retriever_url")
 		return
 	}
 	for _, questions := range append([]string{c.TrainData}, c.EvalData...) {
-		if questions != "" && (questions == Tiny) != (c.Corpus == Tiny) {
+		if questions != "" && madeIn(questions) != madeIn(c.Corpus) {
 			fault("corpus", "%s does not hold the answers to the questions of %s; use the corpus that belongs to them",
 				c.Corpus, questions)
 		}
 	}
+}
+
+// madeIn returns the world that questions or a corpus come from; "" for a file.
+func madeIn(name string) string {
+	if world, _, ok := WorldSplit(name); ok || name == Tiny {
+		return world
+	}
+	return ""
 }
 
 func (c *Config) checkPrompt(fault faultFunc) {
@@ -143,10 +187,7 @@ func (c *Config) checkPrompt(fault faultFunc) {
 }
 
 func (c *Config) checkTraining(fault faultFunc) {
-	if c.GroupSize < 2 {
-		fault("group_size", "got %d, want at least 2: the baseline is the mean reward of the group, "+
-			"and an episode alone would always have advantage 0", c.GroupSize)
-	}
+	c.checkGroups(fault)
 	if c.Minibatches > 0 && c.PromptsPerStep%c.Minibatches != 0 {
 		fault("minibatches", "%d does not divide prompts_per_step (%d)", c.Minibatches, c.PromptsPerStep)
 	}
@@ -156,6 +197,30 @@ func (c *Config) checkTraining(fault faultFunc) {
 	}
 	if c.Task == "gsm8k" && (c.RewardF1 != 0 || c.RewardLenient != 0) {
 		fault("reward_f1", "and reward_lenient are for task search; with gsm8k both must be 0")
+	}
+}
+
+// checkGroups refuses groups of one where an episode is compared with the others of its group.
+func (c *Config) checkGroups(fault faultFunc) {
+	compared := c.Advantage != "reinforce_pp" && c.Advantage != "gae"
+	switch {
+	case c.GroupSize < 2 && compared:
+		fault("group_size", "got %d, want at least 2: the baseline is the mean reward of the group, "+
+			"and an episode alone would always have advantage 0", c.GroupSize)
+	case c.GroupSize < 1:
+		fault("group_size", "got %d, want at least 1", c.GroupSize)
+	case c.GroupSize < 2 && c.DynamicSampling > 0:
+		fault("dynamic_sampling", "looks for groups whose rewards differ; with group_size 1 set it to 0")
+	}
+}
+
+// checkShaping checks what changes rewards over time and length.
+func (c *Config) checkShaping(fault faultFunc) {
+	if c.OverlongBuffer > c.MaxNewTokens {
+		fault("overlong_buffer", "%d is more than max_new_tokens (%d)", c.OverlongBuffer, c.MaxNewTokens)
+	}
+	if c.FormatAnnealSteps > 0 && c.RewardEM == 0 && c.RewardF1 == 0 && c.RewardLenient == 0 {
+		fault("format_anneal_steps", "would leave nothing to learn from: every reward_ key but those it anneals is 0")
 	}
 }
 
@@ -195,11 +260,14 @@ func (c *Config) ContextFor(modelMax int) (int, error) {
 }
 
 // EvalSplits returns the name of each file of eval_data: the file's name without its ending, or, if two would be
-// equal, all of them with their folder's name in front ("nq_test").
+// equal, all of them with their folder's name in front ("nq_test"). facts:test is facts_test.
 func (c *Config) EvalSplits() []string {
 	short, long := make([]string, len(c.EvalData)), make([]string, len(c.EvalData))
 	unique := map[string]bool{}
 	for i, path := range c.EvalData {
+		if world, split, ok := WorldSplit(path); ok {
+			path = world + "_" + split
+		}
 		short[i] = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 		long[i] = filepath.Base(filepath.Dir(path)) + "_" + short[i]
 		unique[short[i]] = true

@@ -98,8 +98,49 @@ type Episode struct {
 	// Parts are the reward parts by name ("em", "f1", "format" …); Reward is their weighted sum.
 	Parts  map[string]float64 `json:"reward_parts,omitempty"`
 	Reward float64            `json:"reward"`
-	// Advantage is set from the rewards of the whole group.
+	// Advantage is how much better the episode is than what it is compared with: that of each trained token, or their
+	// mean where Advantages is not nil. SetAdvantages sets both.
 	Advantage float64 `json:"advantage"`
+	// Advantages are parallel to IDs, 0 at tokens that are not trained; nil if all trained tokens have Advantage.
+	Advantages []float32 `json:"advantages,omitempty"`
+}
+
+// SetAdvantages gives each token at which mask is true its advantage. Both slices are parallel to IDs; it panics if they
+// are not, which is a programming error.
+func (e *Episode) SetAdvantages(advantages []float64, mask []bool) {
+	if len(advantages) != len(e.IDs) || len(mask) != len(e.IDs) {
+		panic(fmt.Sprintf("episode: %d advantages and a mask of %d for %d tokens", len(advantages), len(mask), len(e.IDs)))
+	}
+	e.Advantage, e.Advantages = 0, nil
+	first, sum, n, differ := 0.0, 0.0, 0, false
+	for t, trained := range mask {
+		if !trained {
+			continue
+		}
+		if n == 0 {
+			first = advantages[t]
+		}
+		differ = differ || advantages[t] != first
+		sum, n = sum+advantages[t], n+1
+	}
+	if !differ {
+		e.Advantage = first
+		return
+	}
+	e.Advantage, e.Advantages = sum/float64(n), make([]float32, len(mask))
+	for t, trained := range mask {
+		if trained {
+			e.Advantages[t] = float32(advantages[t])
+		}
+	}
+}
+
+// AdvantageAt returns the advantage of token t, which must be one that is trained.
+func (e *Episode) AdvantageAt(t int) float32 {
+	if e.Advantages == nil {
+		return float32(e.Advantage)
+	}
+	return e.Advantages[t]
 }
 
 // Append adds tokens written by source. Policy tokens need one log-probability each; for other sources logProbs must

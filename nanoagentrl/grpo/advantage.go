@@ -16,17 +16,25 @@ type AdvantageOptions struct {
 	DivideByStd bool
 	// Eps is added to the standard deviation; it must be finite and not negative. It is unused without DivideByStd.
 	Eps float64
+	// Gamma discounts later rewards in ReinforcePP and GAE, Lambda later errors in GAE; both are in [0, 1]. Advantages
+	// and LeaveOneOut do not use them.
+	Gamma, Lambda float64
 }
 
-// DefaultAdvantageOptions returns GRPO's choice: divide by the standard deviation plus 1e-6.
+// DefaultAdvantageOptions returns GRPO's choice: divide by the standard deviation plus 1e-6. Gamma and Lambda are 1.
 func DefaultAdvantageOptions() AdvantageOptions {
-	return AdvantageOptions{DivideByStd: true, Eps: 1e-6}
+	return AdvantageOptions{DivideByStd: true, Eps: 1e-6, Gamma: 1, Lambda: 1}
 }
 
-// Validate returns an error if Eps is negative or not finite.
+// Validate returns an error that names the first option out of its range.
 func (o AdvantageOptions) Validate() error {
-	if !(o.Eps >= 0) || math.IsInf(o.Eps, 0) {
+	switch {
+	case !(o.Eps >= 0) || math.IsInf(o.Eps, 0):
 		return fmt.Errorf("grpo: adv_eps is %v, must be finite and not negative", o.Eps)
+	case !(o.Gamma >= 0 && o.Gamma <= 1):
+		return fmt.Errorf("grpo: gamma is %v, must be in [0, 1]", o.Gamma)
+	case !(o.Lambda >= 0 && o.Lambda <= 1):
+		return fmt.Errorf("grpo: gae_lambda is %v, must be in [0, 1]", o.Lambda)
 	}
 	return nil
 }
@@ -79,6 +87,26 @@ func Advantages(
 	if err := opts.Validate(); err != nil {
 		return nil, nil, err
 	}
+	baselines, stats, err := compareGroups(rewards, groups, excluded)
+	if err != nil {
+		return nil, nil, err
+	}
+	advantages := make([]float64, len(rewards))
+	for i, reward := range rewards {
+		if stats.NoSignal[i] {
+			continue
+		}
+		b := baselines[groups[i]]
+		advantages[i] = reward - b.mean
+		if opts.DivideByStd {
+			advantages[i] /= b.std + opts.Eps
+		}
+	}
+	return advantages, stats, nil
+}
+
+// compareGroups returns the baseline of each group and counts what carries no signal.
+func compareGroups(rewards []float64, groups []int, excluded []bool) (map[int]baseline, *AdvantageStats, error) {
 	if len(groups) != len(rewards) || (excluded != nil && len(excluded) != len(rewards)) {
 		return nil, nil, fmt.Errorf("grpo: %d rewards, %d group ids and %d exclusion marks; they must be parallel",
 			len(rewards), len(groups), len(excluded))
@@ -113,25 +141,18 @@ func Advantages(
 			stats.SingleGroups++
 		}
 	}
-	advantages := make([]float64, len(rewards))
-	for i, reward := range rewards {
-		b := baselines[groups[i]]
-		if stats.NoSignal[i] || !b.signal {
+	for i := range rewards {
+		if !baselines[groups[i]].signal {
 			stats.NoSignal[i] = true
-			continue
-		}
-		advantages[i] = reward - b.mean
-		if opts.DivideByStd {
-			advantages[i] /= b.std + opts.Eps
 		}
 	}
-	return advantages, stats, nil
+	return baselines, stats, nil
 }
 
 // baseline is what the rewards of one group are compared with.
 type baseline struct {
-	mean, std float64
-	signal    bool // whether the rewards differ
+	count, mean, std float64
+	signal           bool // whether the rewards differ
 }
 
 // newBaseline returns the mean and the sample standard deviation of finite rewards.
@@ -151,6 +172,7 @@ func newBaseline(rewards []float64) baseline {
 		squares += (r - mean) * (r - mean)
 	}
 	return baseline{
+		count:  n,
 		mean:   mean,
 		std:    math.Sqrt(squares / (n - 1)),
 		signal: high-low > equalRewards*max(1, math.Abs(low), math.Abs(high)),

@@ -3,6 +3,10 @@
 // policy, and the weights that turn a sum over tokens into a mean. It knows only numbers: no models, no episodes, no
 // files. docs/grpo_math.md derives every formula and works the examples that the tests check.
 //
+// Its relatives differ in few places, each a file: an Estimator makes advantages of rewards in other ways (rloo.go,
+// reinforce_pp.go, ppo.go), SequenceOld gives the loss the ratio of whole sequences (gspo.go), a KLEstimator another
+// penalty (kl.go), and ValueLoss trains PPO's critic (value_loss.go).
+//
 // One update over a batch reads
 //
 //	advantages, stats, err := grpo.Advantages(rewards, groups, excluded, grpo.DefaultAdvantageOptions())

@@ -18,6 +18,8 @@ type LossOptions struct {
 	ClipLow, ClipHigh float64
 	// KLCoef is the weight β of the KL term in the loss; 0 leaves the term, and the need for a reference, out.
 	KLCoef float64
+	// KLEstimator is the estimate of the KL divergence in that term; empty means K3.
+	KLEstimator KLEstimator
 }
 
 // DefaultLossOptions returns clip 0.2 on both sides and KL coefficient 0.001, as Search-R1 (arXiv:2503.09516) uses.
@@ -36,7 +38,7 @@ func (o LossOptions) Validate() error {
 	if !(o.KLCoef >= 0) || math.IsInf(o.KLCoef, 0) {
 		return fmt.Errorf("grpo: kl_coef is %v, must be finite and not negative", o.KLCoef)
 	}
-	return nil
+	return o.KLEstimator.Validate()
 }
 
 // LossResult is the loss of a micro-batch.
@@ -56,7 +58,7 @@ type LossResult struct {
 //	loss     = -min(r·A, c·A) + KLCoef·(exp(d) - d - 1)
 //	d/dlogp  = -r·A, or 0 if A > 0 and r > 1+ClipHigh or A < 0 and r < 1-ClipLow; plus KLCoef·(1 - exp(d))
 //
-// and the total is the sum of weight·loss, without any division: the weights come from TokenWeights. Log-probabilities
+// with another estimate in place of exp(d) - d - 1 if KLEstimator asks for it (KLEstimator.Value), and the total is the sum of weight·loss, without any division: the weights come from TokenWeights. Log-probabilities
 // are in nats; logp is the current policy's, old the one the token was sampled with, ref the reference's; adv and
 // weight are those of the token's sequence. ref may be nil if KLCoef is 0. Beyond a log-probability difference of 20
 // nats exp continues as its tangent.
@@ -96,6 +98,7 @@ func TokenLossFloat64(
 			out.Metrics.K1 += logp[t] - ref[t]
 			out.Metrics.K3 += value
 			if opts.KLCoef > 0 {
+				value, dvalue = opts.KLEstimator.Value(ref[t] - logp[t])
 				loss += opts.KLCoef * value
 				dlogp -= opts.KLCoef * dvalue // d falls as logp rises
 				out.Metrics.KLLoss += weight[t] * opts.KLCoef * value
@@ -113,13 +116,6 @@ func boundedExp(x float64) (value, slope float64) {
 	m := min(x, maxLogDiff)
 	slope = math.Exp(m)
 	return slope * (1 + x - m), slope
-}
-
-// k3 returns exp(d) - d - 1 for d = ref-logp, Schulman's estimate of KL(policy||reference) from one token sampled by
-// the policy, and its derivative with respect to d. Expm1 keeps the digits of small differences.
-func k3(d float64) (value, slope float64) {
-	m := min(d, maxLogDiff)
-	return math.Expm1(m) - m + math.Expm1(m)*(d-m), math.Expm1(m)
 }
 
 func checkSlices(logp, old, ref, adv []float64, mask []bool, weight []float64, opts LossOptions) error {

@@ -7,10 +7,6 @@ import (
 	. "github.com/gomlx/gomlx/pkg/core/graph"
 )
 
-// seriesRange is the |d| below which k3 is summed as a power series: exp(d) - d - 1 loses all its digits in float32 as
-// d goes to 0.
-const seriesRange = 0.25
-
 // TokenLoss builds the loss of TokenLossFloat64 as graph code. All inputs have the same shape, of any rank; logp, old,
 // ref, adv and weight are all Float32 or all Float64, and mask is Bool, or a number that is not 0 at policy tokens.
 // ref may be nil if opts.KLCoef is 0.
@@ -48,6 +44,7 @@ func TokenLoss(logp, old, ref, adv, mask, weight *Node, opts LossOptions) (loss,
 		value, dvalue := k3Graph(d)
 		k1Sum, k3Sum = ReduceAllSum(Neg(d)), ReduceAllSum(value)
 		if opts.KLCoef > 0 {
+			value, dvalue = opts.KLEstimator.graph(d, value, dvalue)
 			klLoss = ReduceAllSum(Mul(weight, MulScalar(value, opts.KLCoef)))
 			loss = Add(loss, klLoss)
 			dlogp = Sub(dlogp, MulScalar(dvalue, opts.KLCoef)) // d falls as logp rises
@@ -67,20 +64,6 @@ func boundedExpGraph(x *Node) (value, slope *Node) {
 	m := MinScalar(x, maxLogDiff)
 	slope = Exp(m)
 	return Mul(slope, OnePlus(Sub(x, m))), slope
-}
-
-// k3Graph is k3 as graph code: a power series near 0, exp(d) - d - 1 elsewhere. The series is kept to 1e-8 of its
-// value by its terms up to d^7, and its argument is bounded so that it stays finite where it is not used.
-func k3Graph(d *Node) (value, slope *Node) {
-	exp, slope := boundedExpGraph(d)
-	s := ClipScalar(d, -seriesRange, seriesRange)
-	series := constant(d, 1.0/5040)
-	for _, coefficient := range []float64{1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2} {
-		series = AddScalar(Mul(series, s), coefficient)
-	}
-	isSmall := LessThan(Abs(d), constant(d, seriesRange))
-	value = Where(isSmall, Mul(Mul(s, s), series), Sub(MinusOne(exp), d))
-	return value, MinusOne(slope)
 }
 
 // constant returns a scalar constant of x's data type.

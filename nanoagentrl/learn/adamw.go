@@ -40,6 +40,16 @@ type AdamW struct {
 	zeros   *device.Func
 }
 
+// Parameters are the weights that an optimiser changes: those of a policy (nn.Params) or of a critic (nn.Critic).
+type Parameters interface {
+	// Names lists the tensors in order.
+	Names() []string
+	// Master returns the f32 tensor number i, which belongs to the parameters.
+	Master(i int) *tensors.Tensor
+	// Replace gives tensor number i new values and frees the old ones; it takes t over.
+	Replace(i int, t *tensors.Tensor) error
+}
+
 // numScalars is the length of the vector of settings that the update graph takes.
 const numScalars = 8
 
@@ -89,9 +99,13 @@ func (o *AdamW) Norm(grads *nn.Gradients) (float64, error) {
 	return math.Sqrt(sum), nil
 }
 
+// relieveFrom is the size in bytes of a tensor whose update leaves holes worth closing.
+const relieveFrom = 64 << 20
+
 // Apply makes one step with learning rate lr and returns the gradients' norm before clipping. Parameters without a
-// gradient stay as they are. If the norm is not finite, nothing is changed and the error is ErrNotFinite.
-func (o *AdamW) Apply(params *nn.Params, grads *nn.Gradients, lr float64) (norm float64, err error) {
+// gradient stay as they are, and the gradients are freed on the way. If the norm is not finite, nothing is changed and
+// the error is ErrNotFinite.
+func (o *AdamW) Apply(params Parameters, grads *nn.Gradients, lr float64) (norm float64, err error) {
 	if norm, err = o.Norm(grads); err != nil {
 		return norm, err
 	}
@@ -105,6 +119,12 @@ func (o *AdamW) Apply(params *nn.Params, grads *nn.Gradients, lr float64) (norm 
 		}
 		if err := o.applyOne(params, i, g, o.scalars(norm, lr, params.Master(i).Rank())); err != nil {
 			return norm, fmt.Errorf("updating %s: %w", params.Names()[i], err)
+		}
+		large := g.Shape().Memory() >= relieveFrom
+		device.Free(g) // Its memory serves the moments of the next tensor of this shape.
+		grads.Tensors[i] = nil
+		if large {
+			device.Relieve()
 		}
 	}
 	return norm, nil
@@ -126,7 +146,7 @@ func (o *AdamW) scalars(norm, lr float64, rank int) []float32 {
 		float32(lr), float32(o.opts.Eps), float32(decay)}
 }
 
-func (o *AdamW) applyOne(params *nn.Params, i int, g *tensors.Tensor, scalars []float32) error {
+func (o *AdamW) applyOne(params Parameters, i int, g *tensors.Tensor, scalars []float32) error {
 	for _, moment := range []*[]*tensors.Tensor{&o.m, &o.v} {
 		if (*moment)[i] == nil {
 			zeros, err := o.zeros.Call(g)

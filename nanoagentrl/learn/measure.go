@@ -46,12 +46,29 @@ func (t *Trainer) evaluate(ctx context.Context) (*measurement, error) {
 		}
 	}
 	eval.Mean(m.metrics, t.Splits)
-	value, ok := m.metrics[t.Config.BestMetric]
-	if ok && !math.IsNaN(value) && (t.best == nil || value > t.best.Value) && t.step > 0 {
-		t.best = &checkpoint.BestCheckpoint{Step: t.step, Metric: t.Config.BestMetric, Value: value}
-		t.newBest = true
+	if value, ok := m.metrics[t.Config.BestMetric]; ok && t.step > 0 {
+		t.noteBest(t.Config.BestMetric, value)
 	}
 	return m, nil
+}
+
+// noteBest remembers the current step as the best if its value is larger than that of the best by the same metric.
+func (t *Trainer) noteBest(metric string, value float64) {
+	if !math.IsNaN(value) && (t.best == nil || t.best.Metric != metric || value > t.best.Value) {
+		t.best = &checkpoint.BestCheckpoint{Step: t.step, Metric: metric, Value: value}
+		t.newBest = true
+	}
+}
+
+// rewardMetric is the metric by which a run without evaluations finds its best checkpoint.
+const rewardMetric = "train/reward_mean"
+
+// noteReward makes a checkpoint that is about to be saved the best if the run has no evaluations and its reward over the
+// last steps was larger than at all checkpoints before.
+func (t *Trainer) noteReward() {
+	if t.Config.EvalEvery == 0 && t.Config.BestMetric != "" && t.step > 0 {
+		t.noteBest(rewardMetric, t.alarm.recent(rewardMetric))
+	}
 }
 
 // addRewards adds the means of the reward and of each of its parts.
@@ -82,28 +99,4 @@ func countTokens(episodes []*episode.Episode) int {
 		n += len(e.IDs)
 	}
 	return n
-}
-
-// watch looks for signs over several steps that a run goes wrong. It starts afresh when a run is resumed.
-type watch struct{ clipped int }
-
-// A run in which more than clippedShare of the episodes are cut off by the token budget for clippedSteps steps in a row
-// learns little: an episode that is cut off has no answer.
-const (
-	clippedShare = 0.5
-	clippedSteps = 5
-)
-
-// see takes the metrics of a step and returns a warning, or "".
-func (w *watch) see(stats Stats) string {
-	if stats["train/clipped_ratio"] <= clippedShare {
-		w.clipped = 0
-		return ""
-	}
-	w.clipped++
-	if w.clipped%clippedSteps != 0 {
-		return ""
-	}
-	return fmt.Sprintf("more than %.0f %% of the episodes were cut off by max_new_tokens in each of the last %d steps; "+
-		"they cannot be rewarded for an answer: raise max_new_tokens, or ask for shorter ones", 100*clippedShare, w.clipped)
 }

@@ -110,20 +110,6 @@ func TestSampleIsShownTurnByTurn(t *testing.T) {
 		"    | answer: <answer>Ada</answer>", "    | gold: Ada | A.", ""}, strings.Split(out.String(), "\n"))
 }
 
-// A token budget that cuts nearly every episode off once passed unnoticed for a whole run.
-func TestFiveStepsOfMostlyClippedEpisodesGiveAWarning(t *testing.T) {
-	var w watch
-	var warned []int
-	for step, ratio := range []float64{0.9, 0.9, 0.9, 0.9, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.1} {
-		if text := w.see(Stats{"train/clipped_ratio": ratio}); text != "" {
-			require.Contains(t, text, "more than 50 %")
-			require.Contains(t, text, "max_new_tokens")
-			warned = append(warned, step)
-		}
-	}
-	require.Equal(t, []int{9, 14}, warned, "exactly half is not too much, and starts the count anew")
-}
-
 func TestPeakMemoryIsThatOfAProcess(t *testing.T) {
 	before := PeakMemoryGB()
 	require.Greater(t, before, 0.005)

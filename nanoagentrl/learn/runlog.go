@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/atomicfile"
 )
 
 // The files of a run folder beside its checkpoints.
@@ -68,6 +69,20 @@ func (l *RunLog) note(step int, stats map[string]float64) {
 // Evaluated returns the step of the last evaluation that was logged, or -1 if there is none.
 func (l *RunLog) Evaluated() int { return l.evaluated }
 
+// steps returns the metrics of all training steps that are in the log.
+func (l *RunLog) steps() (steps []Stats, err error) {
+	lines, err := ReadMetrics(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, line := range lines {
+		if _, ok := line[rewardMetric]; ok {
+			steps = append(steps, line)
+		}
+	}
+	return steps, err
+}
+
 // dropAfter removes the lines of a JSONL file whose "step" is above step, all lines if step is 0, and a line that a kill
 // cut short. A file with nothing to remove is not touched.
 func dropAfter(path string, step int) error {
@@ -91,15 +106,7 @@ func dropAfter(path string, step int) error {
 	if kept.Len() == len(text) {
 		return nil
 	}
-	tmp := path + ".tmp"
-	err = os.WriteFile(tmp, kept.Bytes(), 0o644)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		os.Remove(tmp)
-	}
-	return err
+	return atomicfile.Write(path, kept.Bytes())
 }
 
 // Metrics appends the metrics of a step, or of an evaluation. Values that JSON cannot hold, NaN and infinities, become

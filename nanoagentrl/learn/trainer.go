@@ -3,12 +3,14 @@ package learn
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/eval"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
@@ -23,6 +25,8 @@ type Trainer struct {
 	Scorer    *reward.Scorer
 	Learner   *Learner
 	Optimizer *AdamW
+	// Critic is the learner's; nil if it has none.
+	Critic    *Critic
 	Cursor    *data.Cursor
 	Evaluator *eval.Evaluator
 	Splits    []eval.Split
@@ -40,7 +44,9 @@ type Trainer struct {
 	newBest bool
 	// broken says why the weights, or the folder, must not be saved to; "" if they may.
 	broken string
-	watch  watch
+	alarm  *alarm
+	// collapsed is the collapse that the last step was found to be in, or "".
+	collapsed string
 }
 
 // Resume makes the trainer go on after a step, with the best evaluation so far.
@@ -70,6 +76,9 @@ func (t *Trainer) Run(ctx context.Context) error {
 }
 
 func (t *Trainer) run(ctx context.Context) error {
+	if err := t.rememberSteps(); err != nil {
+		return err
+	}
 	if err := t.closeStep(ctx); err != nil { // What the last process had left to do.
 		return err
 	}
@@ -80,6 +89,26 @@ func (t *Trainer) run(ctx context.Context) error {
 		if err := t.closeStep(ctx); err != nil {
 			return err
 		}
+		if t.collapsed != "" && t.Config.StopOnCollapse {
+			return fmt.Errorf("%w at step %d (%s); the best checkpoint, if there is one, is named in %s", ErrCollapsed, t.step,
+				t.collapsed, filepath.Join(t.Checkpoints, checkpoint.BestName))
+		}
+	}
+	return nil
+}
+
+// rememberSteps makes the alarm look at the steps that were logged before.
+func (t *Trainer) rememberSteps() error {
+	if t.alarm != nil {
+		return nil
+	}
+	t.alarm = newAlarm(t.Config)
+	lines, err := t.Log.steps()
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		t.alarm.see(int(line["step"]), line)
 	}
 	return nil
 }
@@ -95,6 +124,7 @@ func (t *Trainer) closeStep(ctx context.Context) error {
 		}
 	}
 	if t.saveDue() {
+		t.noteReward()
 		if err := t.save(); err != nil {
 			return err
 		}
@@ -128,10 +158,10 @@ func every(n, step int) bool { return n > 0 && step%n == 0 }
 
 // trainStep makes one step and logs it. On an error the step is not counted, and its questions come again.
 func (t *Trainer) trainStep(ctx context.Context) error {
-	cursor, updates := t.Cursor.State(), t.Optimizer.Step()
+	cursor, updates := t.Cursor.State(), t.updates()
 	stats, episodes, err := t.learnFromRollout(ctx, t.step+1)
 	if err != nil {
-		if t.Optimizer.Step() != updates {
+		if t.updates() != updates {
 			t.broken = fmt.Sprintf("step %d ended in the midst of its weight updates", t.step+1)
 			err = fmt.Errorf("%w; the weights are halfway through step %d and were not saved", err, t.step+1)
 		}
@@ -145,51 +175,67 @@ func (t *Trainer) trainStep(ctx context.Context) error {
 		return err
 	}
 	t.Report.Step(t.step, t.Config.Steps, stats)
-	if warning := t.watch.see(stats); warning != "" {
-		t.Report.Warn(t.step, warning)
+	t.collapsed = ""
+	for _, f := range t.alarm.see(t.step, stats) {
+		t.Report.Warn(t.step, f.text)
+		if f.collapse {
+			t.collapsed = f.text
+		}
 	}
 	return t.sample(episodes)
+}
+
+// updates counts all weight updates so far.
+func (t *Trainer) updates() int { return t.Optimizer.Step() + t.criticStep() }
+
+// criticStep counts those of the critic.
+func (t *Trainer) criticStep() int {
+	if t.Critic == nil {
+		return 0
+	}
+	return t.Critic.Step()
 }
 
 // learnFromRollout is one step: questions, episodes, rewards, weight updates.
 func (t *Trainer) learnFromRollout(ctx context.Context, step int) (Stats, []*episode.Episode, error) {
 	start := time.Now()
-	t.Report.Phase(step, t.Config.Steps, "rolling out")
-	questions := t.Cursor.Next(t.Config.PromptsPerStep)
-	episodes, err := t.Rollouter.Rollout(ctx, questions, t.Config.GroupSize, agent.Seeds(t.Config.Seed, "train", step))
+	c, err := t.collect(ctx, step)
 	if err != nil {
 		return nil, nil, err
-	}
-	t.Scorer.Score(episodes)
-	played := agent.Stats("train/", episodes)
-	if played["train/retriever_error_rate"] == 1 {
-		return nil, nil, fmt.Errorf("every search of step %d failed: %w", step, t.Rollouter.SearchError())
 	}
 	rolled := time.Since(start)
+	device.Relieve()
 
 	t.Report.Phase(step, t.Config.Steps, "training")
-	stats, err := t.Learner.Update(ctx, episodes, t.schedule().At(step))
+	rates := Rates{Policy: t.schedule(t.Config.LR).At(step), Critic: t.schedule(t.Config.CriticLR).At(step)}
+	stats, err := t.Learner.UpdateAt(ctx, c.train, rates)
 	if err != nil {
 		return nil, nil, err
 	}
-	for name, value := range played {
+	for name, value := range agent.Stats("train/", c.played) {
 		stats[name] = value
 	}
-	addRewards(stats, episodes)
+	addRewards(stats, c.played)
+	if t.Config.DynamicSampling > 0 {
+		c.addTo(stats)
+	}
+	if t.Config.FormatAnnealSteps > 0 {
+		stats["train/format_factor"] = t.formatFactor(step)
+	}
 	total := time.Since(start)
 	stats["train/skipped_prompts"] = float64(t.Rollouter.Skipped())
 	stats["perf/rollout_sec"] = rolled.Seconds()
 	stats["perf/train_sec"] = (total - rolled).Seconds()
-	stats["perf/tokens_per_sec"] = float64(countTokens(episodes)) / total.Seconds()
+	stats["perf/tokens_per_sec"] = float64(countTokens(c.played)) / total.Seconds()
 	stats["perf/mem_gb"] = PeakMemoryGB()
 	compiled, compiling := t.Policy.Program.Device().Compilations()
 	stats["perf/compilations"], stats["perf/compile_sec"] = float64(compiled), compiling.Seconds()
-	return stats, episodes, nil
+	return stats, c.train, nil
 }
 
-func (t *Trainer) schedule() Schedule {
+func (t *Trainer) schedule(peak float64) Schedule {
 	c := t.Config
-	return Schedule{Peak: c.LR, Shape: c.LRSchedule, Warmup: c.WarmupSteps, Steps: c.Steps}
+	return Schedule{Peak: peak, Shape: c.LRSchedule, Warmup: c.WarmupSteps, Steps: c.Steps}
 }
 
 // sample logs the first and the last episode of the step every Config.SampleEvery steps, and shows the first.
@@ -209,15 +255,21 @@ func (t *Trainer) sample(episodes []*episode.Episode) error {
 // save writes a checkpoint of the current step and prunes old ones.
 func (t *Trainer) save() error {
 	t.Report.Phase(t.step, t.Config.Steps, "saving")
+	device.Relieve()
 	cursor := t.Cursor.State()
 	state := checkpoint.RunState{
-		Step: t.step, OptimizerStep: t.Optimizer.Step(), Seed: t.Config.Seed,
+		Step: t.step, OptimizerStep: t.Optimizer.Step(), CriticStep: t.criticStep(), Seed: t.Config.Seed,
 		Cursor:     checkpoint.Cursor{Epoch: cursor.Epoch, Position: cursor.Position, Size: cursor.Size},
 		ConfigHash: t.Config.Hash(), Config: t.Config.Fingerprint(), Reference: t.Reference, Best: t.best,
 	}
 	dir, err := checkpoint.Save(t.Checkpoints, t.step, func(dir string) error {
 		if err := SaveState(dir, t.Policy, t.Optimizer); err != nil {
 			return err
+		}
+		if t.Critic != nil {
+			if err := t.Critic.SaveState(dir); err != nil {
+				return err
+			}
 		}
 		return checkpoint.WriteState(dir, state)
 	})

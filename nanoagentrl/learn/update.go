@@ -8,6 +8,7 @@ import (
 
 	. "github.com/gomlx/gomlx/pkg/core/graph"
 
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/grpo"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
@@ -27,6 +28,14 @@ type Options struct {
 	InnerEpochs, Minibatches int
 	// DropZeroSignal leaves groups without signal out of the loss and its divisors.
 	DropZeroSignal bool
+	// Estimator turns rewards into advantages (empty is grpo.Group), Ratio says what is compared with the policy that
+	// sampled (empty is grpo.TokenRatio).
+	Estimator grpo.Estimator
+	Ratio     grpo.Ratio
+	// KLInReward takes the KL penalty off the rewards of tokens, where the loss would have it.
+	KLInReward bool
+	// TrainEnvironment also trains on what the environment wrote, which ruins a policy; for showing that.
+	TrainEnvironment bool
 	// MicroBatchTokens bounds the tokens that go through the model at once.
 	MicroBatchTokens int
 }
@@ -37,10 +46,12 @@ type Learner struct {
 	// reference is nil if no KL penalty is taken.
 	reference *policy.Policy
 	optimizer *AdamW
-	opts      Options
+	// critic is nil if the estimator needs none.
+	critic *Critic
+	opts   Options
 }
 
-// NewLearner returns a Learner. reference may be nil if the KL coefficient is 0.
+// NewLearner returns a Learner. reference may be nil if the KL coefficient is 0. grpo.GAE also takes UseCritic.
 func NewLearner(p, reference *policy.Policy, optimizer *AdamW, opts Options) (*Learner, error) {
 	if reference == nil && opts.Loss.KLCoef > 0 {
 		return nil, errors.New("learn: a KL penalty needs a reference policy")
@@ -51,36 +62,37 @@ func NewLearner(p, reference *policy.Policy, optimizer *AdamW, opts Options) (*L
 // Stats is what an update reports, under the names of the metrics.
 type Stats map[string]float64
 
-// SetAdvantages writes the group-relative advantage of each episode and returns what carried no signal. Episodes that
-// cannot be trained on are left out of their group's baseline.
-func SetAdvantages(episodes []*episode.Episode, opts grpo.AdvantageOptions) (*grpo.AdvantageStats, error) {
-	rewards, groups, excluded := make([]float64, len(episodes)), make([]int, len(episodes)), make([]bool, len(episodes))
-	for i, e := range episodes {
-		rewards[i], groups[i], excluded[i] = e.Reward, e.Group, !e.Trainable()
-	}
-	advantages, stats, err := grpo.Advantages(rewards, groups, excluded, opts)
-	if err != nil {
-		return nil, err
-	}
-	for i, e := range episodes {
-		e.Advantage = advantages[i]
-	}
-	return stats, nil
+// UseCritic gives the learner a critic, which it asks for values before each step and trains after the policy.
+func (l *Learner) UseCritic(c *Critic) { l.critic = c }
+
+// Rates are the learning rates of a step.
+type Rates struct{ Policy, Critic float64 }
+
+// Update is UpdateAt with one learning rate.
+func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr float64) (Stats, error) {
+	return l.UpdateAt(ctx, episodes, Rates{lr, lr})
 }
 
-// Update makes InnerEpochs x Minibatches weight updates from the episodes of one step, whose rewards are set. When ctx
-// ends before the first of them, nothing has changed; once it is made, all are made, so that a step is never left half
-// done.
-func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr float64) (Stats, error) {
-	signal, err := SetAdvantages(episodes, l.opts.Advantage)
+// UpdateAt makes InnerEpochs x Minibatches weight updates from the episodes of one step, whose rewards are set, and as
+// many of the critic if there is one. When ctx ends before the first of them, nothing has changed; once it is made, all
+// are made, so that a step is never left half done.
+func (l *Learner) UpdateAt(ctx context.Context, episodes []*episode.Episode, rates Rates) (Stats, error) {
+	if l.estimator().NeedsCritic() != (l.critic != nil) {
+		return nil, fmt.Errorf("learn: a critic goes with advantage %s and with no other, not with %s", grpo.GAE, l.estimator())
+	}
+	samples := l.samples(episodes)
+	if err := l.score(ctx, samples); err != nil {
+		return nil, err
+	}
+	signal, penalty, err := l.setAdvantages(episodes, samples)
 	if err != nil {
 		return nil, err
 	}
 	total := &tally{}
-	parts := l.minibatches(episodes, signal)
+	parts := l.minibatches(episodes, samples)
 	for epoch := range l.opts.InnerEpochs {
 		for _, part := range parts {
-			if err := l.updateOnce(ctx, part, epoch == 0, lr, total); err != nil {
+			if err := l.updateOnce(ctx, l.withGradient(part), epoch == 0, rates.Policy, total); err != nil {
 				return nil, err
 			}
 		}
@@ -88,14 +100,32 @@ func (l *Learner) Update(ctx context.Context, episodes []*episode.Episode, lr fl
 	stats := total.stats(l.reference != nil)
 	stats["train/zero_signal_group_frac"] = signal.ZeroSignalFrac()
 	stats["train/non_finite_rewards"] = float64(signal.NonFinite)
-	stats["train/lr"] = lr
-	return stats, nil
+	stats["train/lr"] = rates.Policy
+	if l.penalised() {
+		stats["train/kl_penalty"] = penalty
+	}
+	if l.opts.TrainEnvironment {
+		stats["train/trained_environment_tokens"] = environmentTokens(parts)
+	}
+	if l.critic == nil {
+		return stats, nil
+	}
+	return stats, l.critic.update(ctx, total.updates > 0, parts, l.opts, rates.Critic, stats)
 }
 
-// minibatches cuts the step into parts of whole groups and gives each sample its weight in its part. Samples whose
-// gradient is 0, for lack of signal and of a KL penalty, count in the weights of the others but need not be computed.
-// A part none of whose samples has a gradient is empty.
-func (l *Learner) minibatches(episodes []*episode.Episode, signal *grpo.AdvantageStats) [][]*sample {
+// environmentTokens counts the trained tokens that the environment wrote.
+func environmentTokens(parts [][]*sample) (n float64) {
+	for _, part := range parts {
+		for _, s := range part {
+			n += float64(len(s.places) - s.ep.CountTokens(episode.Policy))
+		}
+	}
+	return n
+}
+
+// minibatches cuts the step into parts of whole groups, without the episodes that are left out of the loss, and gives
+// each sample its weight in its part.
+func (l *Learner) minibatches(episodes []*episode.Episode, samples []*sample) [][]*sample {
 	groups := 0
 	for _, e := range episodes {
 		groups = max(groups, e.Group+1)
@@ -103,31 +133,45 @@ func (l *Learner) minibatches(episodes []*episode.Episode, signal *grpo.Advantag
 	perPart := max(1, (groups+l.opts.Minibatches-1)/l.opts.Minibatches)
 	var parts [][]*sample
 	for first := 0; first < groups; first += perPart {
-		var members []*episode.Episode
+		var part []*sample
 		var lengths []int
 		for i, e := range episodes {
-			if e.Group < first || e.Group >= first+perPart {
+			s := samples[i]
+			if e.Group < first || e.Group >= first+perPart || s == nil || l.opts.DropZeroSignal && s.noSignal {
 				continue
 			}
-			length := e.CountTokens(episode.Policy)
-			if !e.Trainable() || l.opts.DropZeroSignal && signal.NoSignal[i] {
-				length = 0
-			}
-			members, lengths = append(members, e), append(lengths, length)
+			part, lengths = append(part, s), append(lengths, len(s.places))
 		}
 		weights, err := grpo.TokenWeights(lengths, l.opts.Aggregation, l.opts.ConstantLength)
 		if err != nil {
 			panic(err) // the options were checked when the run began
 		}
-		var part []*sample
-		for i, e := range members {
-			if lengths[i] > 0 && (e.Advantage != 0 || l.opts.Loss.KLCoef > 0) {
-				part = append(part, newSample(e, weights[i]))
-			}
+		for i, s := range part {
+			s.weight = weights[i]
 		}
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// withGradient leaves out the samples whose gradient is 0, for lack of an advantage and of a KL penalty: they count in
+// the weights of the others but need not be computed.
+func (l *Learner) withGradient(part []*sample) (some []*sample) {
+	for _, s := range part {
+		if s.ep.Advantage != 0 || s.ep.Advantages != nil || l.lossOptions().KLCoef > 0 {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// lossOptions are those of the loss: a penalty that is in the reward is not in it.
+func (l *Learner) lossOptions() grpo.LossOptions {
+	opts := l.opts.Loss
+	if l.opts.KLInReward {
+		opts.KLCoef = 0
+	}
+	return opts
 }
 
 // updateOnce makes one weight update; a part without gradient makes none.
@@ -142,12 +186,18 @@ func (l *Learner) updateOnce(ctx context.Context, part []*sample, first bool, lr
 		if err := ctx.Err(); err != nil && total.updates == 0 {
 			return err
 		}
+		device.Relieve()
 		batch, err := rows(micro)
 		if err != nil {
 			return err
 		}
-		if first && l.reference != nil {
+		if first && l.reference != nil && !l.penalised() {
 			if err := l.setReference(micro, batch); err != nil {
+				return err
+			}
+		}
+		if l.opts.Ratio == grpo.SequenceRatio {
+			if err := l.setSequenceBase(micro, batch); err != nil {
 				return err
 			}
 		}
@@ -159,6 +209,7 @@ func (l *Learner) updateOnce(ctx context.Context, part []*sample, first bool, lr
 			return err
 		}
 	}
+	device.Relieve()
 	norm, err := l.optimizer.Apply(l.policy.Params, grads, lr)
 	if errors.Is(err, ErrNotFinite) {
 		total.notFinite++
@@ -172,26 +223,47 @@ func (l *Learner) updateOnce(ctx context.Context, part []*sample, first bool, lr
 	return nil
 }
 
-// setReference scores the policy tokens of the samples with the frozen reference.
+// setReference scores the trained tokens of the samples with the frozen reference.
 func (l *Learner) setReference(samples []*sample, batch *nn.Batch) error {
 	logp, _, err := l.reference.Program.LogProbs(l.reference.Params, batch, l.opts.Temperature)
 	if err != nil {
 		return fmt.Errorf("scoring with the reference: %w", err)
 	}
-	for _, s := range samples {
-		s.ref, logp = logp[:len(s.old)], logp[len(s.old):]
-	}
+	share(samples, logp, func(s *sample, logp []float32) { s.ref = logp })
 	return nil
 }
 
-// loss is GRPO's token loss over the policy tokens of the samples.
+// setSequenceBase makes the ratio of each token that of its whole sequence. The tokens of a sequence may lie in several
+// chunks of the head, so their log-probabilities have to be known before the loss is taken: a forward pass of its own.
+func (l *Learner) setSequenceBase(samples []*sample, batch *nn.Batch) (err error) {
+	logp, err := l.logProbs(batch)
+	if err != nil {
+		return err
+	}
+	share(samples, logp, func(s *sample, logp []float32) {
+		base, failed := grpo.SequenceOld(logp, s.old)
+		s.base, err = base, errors.Join(err, failed)
+	})
+	return err
+}
+
+// logProbs scores the trained tokens of a batch with the policy as it is.
+func (l *Learner) logProbs(batch *nn.Batch) ([]float32, error) {
+	logp, _, err := l.policy.Program.LogProbs(l.policy.Params, batch, l.opts.Temperature)
+	if err != nil {
+		return nil, fmt.Errorf("scoring with the policy: %w", err)
+	}
+	return logp, nil
+}
+
+// loss is the clipped token loss over the trained tokens of the samples.
 func (l *Learner) loss(samples []*sample) nn.Loss {
-	opts := l.opts.Loss
+	opts := l.lossOptions()
 	loss := nn.Loss{
 		Name: fmt.Sprintf("grpo %+v reference %v", opts, l.reference != nil),
 		Extras: [][]float32{
-			spread(samples, func(s *sample, t int) float32 { return s.old[t] }),
-			spread(samples, func(s *sample, _ int) float32 { return float32(s.ep.Advantage) }),
+			spread(samples, func(s *sample, t int) float32 { return s.ratioBase()[t] }),
+			spread(samples, func(s *sample, t int) float32 { return s.ep.AdvantageAt(s.places[t]) }),
 			spread(samples, func(s *sample, _ int) float32 { return float32(s.weight) }),
 		},
 		Fn: func(logp, inside *Node, extras []*Node) (*Node, *Node) {
@@ -207,6 +279,14 @@ func (l *Learner) loss(samples []*sample) nn.Loss {
 		loss.Extras = append(loss.Extras, spread(samples, func(s *sample, t int) float32 { return s.ref[t] }))
 	}
 	return loss
+}
+
+// ratioBase are the log-probabilities that ratios are taken with.
+func (s *sample) ratioBase() []float32 {
+	if s.base != nil {
+		return s.base
+	}
+	return s.old
 }
 
 // tally adds up what the updates of a step report.
@@ -233,12 +313,6 @@ func (t *tally) add(o *nn.Outcome) error {
 // stats returns the means. What was not measured is NaN, not 0: everything that is taken per token in a step without
 // trained tokens, the gradient's norm without an update, and the KL without a reference.
 func (t *tally) stats(reference bool) Stats {
-	measured := func(ok bool, value float64) float64 {
-		if !ok {
-			return math.NaN()
-		}
-		return value
-	}
 	some := t.tokens > 0
 	return Stats{
 		"train/updates": float64(t.updates), "train/skipped_updates": float64(t.skipped),
@@ -251,4 +325,12 @@ func (t *tally) stats(reference bool) Stats {
 		"train/entropy":    measured(some, t.entropy/t.tokens),
 		"train/grad_norm":  measured(t.updates > 0, t.norm/float64(t.updates)),
 	}
+}
+
+// measured returns value, or NaN if it was not measured.
+func measured(ok bool, value float64) float64 {
+	if !ok {
+		return math.NaN()
+	}
+	return value
 }

@@ -3,6 +3,7 @@ package reward
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -31,6 +32,9 @@ const (
 	// PartValidTurns: the share of turns that ended in a search or an answer. It tells apart episodes of a weak policy
 	// that never gets a whole one right.
 	PartValidTurns = "valid_turns"
+	// PartOverlong: how far the episode reaches into the last tokens of its budget (Overlong); it is taken off the
+	// reward. Only scorers with a penalty for it have this part.
+	PartOverlong = "overlong"
 )
 
 // Weights are what each part adds to the reward at its best. A part that an episode does not have adds nothing, so one
@@ -49,8 +53,9 @@ func (w Weights) byPart() map[string]float64 {
 
 // Scorer scores episodes. It is safe for concurrent use on different episodes.
 type Scorer struct {
-	weights map[string]float64
-	fold    bool
+	weights  map[string]float64
+	fold     bool
+	overlong Overlong
 }
 
 // NewScorer returns a scorer. fold adds the part PartEMFolded. It fails if a weight is not finite or all are 0.
@@ -92,6 +97,20 @@ func (s *Scorer) ScoreOne(e *episode.Episode) {
 	for _, part := range summed {
 		e.Reward += s.weights[part] * e.Parts[part]
 	}
+	if s.overlong.Weight > 0 {
+		e.Parts[PartOverlong] = s.overlong.Share(e.CountTokens(episode.Policy))
+		e.Reward -= s.overlong.Weight * e.Parts[PartOverlong]
+	}
+}
+
+// AnnealFormat returns a scorer in which the parts that reward form alone, PartFormat and PartValidTurns, have factor
+// times their weight. All weights may become 0.
+func (s *Scorer) AnnealFormat(factor float64) *Scorer {
+	annealed := *s
+	annealed.weights = maps.Clone(s.weights)
+	annealed.weights[PartFormat] *= factor
+	annealed.weights[PartValidTurns] *= factor
+	return &annealed
 }
 
 // summed fixes the order in which the parts are added up, so that equal episodes get equal rewards to the last bit.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/atomicfile"
 )
 
 // Save writes the tokenizer as a Hugging Face folder keeps it. See Stored. For model_type qwen2, AutoTokenizer of
@@ -28,7 +30,10 @@ func (b *BPE) SaveJSON(path string) error {
 			return fmt.Errorf("tokenizer: %s: %w", path, err)
 		}
 	}
-	return writeFile(path, data)
+	if err := atomicfile.Write(path, data); err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	return nil
 }
 
 // saveFolder writes files into dir, with tokenizer.json and tokenizer_config.json made where they are missing.
@@ -52,27 +57,9 @@ func saveFolder(dir string, files map[string][]byte, fileJSON func() ([]byte, er
 		return fmt.Errorf("tokenizer: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writeFile(filepath.Join(dir, name), files[name]); err != nil {
-			return err
+		if err := atomicfile.Write(filepath.Join(dir, name), files[name]); err != nil {
+			return fmt.Errorf("tokenizer: %w", err)
 		}
-	}
-	return nil
-}
-
-// writeFile writes a file whole or not at all.
-func writeFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("tokenizer: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the error that counts is the first
-		return fmt.Errorf("tokenizer: writing %s: %w", path, err)
 	}
 	return nil
 }

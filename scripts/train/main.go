@@ -16,9 +16,10 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
 )
 
-const usage = `Train a language model with GRPO to search and answer, or to solve maths problems.
+const usage = `Train a language model with reinforcement learning to search and answer, or to solve maths problems.
 
 Usage:
   go run ./scripts/train --config FILE [--run_dir DIR] [--set key=value ...]
@@ -44,8 +45,8 @@ func main() {
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// The exit codes: 130 is what shells give to a program that Ctrl-C ended.
-const exitOK, exitFault, exitInterrupted = 0, 2, 130
+// The exit codes: 3 is a run that stop_on_collapse ended, 130 is what shells give to a program that Ctrl-C ended.
+const exitOK, exitFault, exitCollapsed, exitInterrupted = 0, 2, 3, 130
 
 // command runs the program with the given arguments and returns its exit code.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -56,6 +57,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(errOut, "train: interrupted; the same command goes on from the last checkpoint")
 		return exitInterrupted
+	case errors.Is(err, learn.ErrCollapsed):
+		fmt.Fprintf(errOut, "train: %v\n", err)
+		return exitCollapsed
 	default:
 		fmt.Fprintf(errOut, "train: %v\n", err)
 		return exitFault

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
 )
 
 // tinyFile is a config of a run that takes a fraction of a second.
@@ -223,6 +225,25 @@ func TestConfigThatIsNotThereIsNamed(t *testing.T) {
 	code, _, errOut = call(t)
 	require.Equal(t, exitFault, code)
 	requireClear(t, errOut, "no config: give --config FILE")
+}
+
+// A run that lost what its log says it had learned ends with a code of its own if the config asks for that.
+func TestCollapsedRunEndsWithCodeThree(t *testing.T) {
+	w := newWorld(t, "stop_on_collapse: true")
+	w.set("steps: 5\nlr: 0\neval_every: 0\nsave_every: 0\nprompts_per_step: 4")
+	code, _, errOut := w.train()
+	require.Zero(t, code, errOut)
+	path := filepath.Join(w.run, learn.MetricsName)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	good := regexp.MustCompile(`"train/reward_mean":[^,}]*`).ReplaceAllString(string(text), `"train/reward_mean":9`)
+	require.NoError(t, os.WriteFile(path, []byte(good), 0o644))
+	code, out, errOut := w.train("--set", "steps=100")
+	require.Equal(t, exitCollapsed, code, errOut)
+	requireClear(t, errOut, "train: stopped because the reward collapsed at step ")
+	require.Contains(t, out, "the reward has collapsed: ")
+	require.Contains(t, out, "saved "+w.run)
+	require.NotContains(t, out, "step 20/100")
 }
 
 func TestInterruptedCommandSaysHowToGoOn(t *testing.T) {

@@ -63,9 +63,9 @@ func TestFullDiskIsOneClearErrorAndLeavesNothingHalfWritten(t *testing.T) {
 		want, left []string
 	}{
 		{"at the start", "100", "", []string{"config.yaml", "file too large"}, nil},
-		{"at the checkpoint", "14000", "", []string{"save step 1 in ", "model.safetensors", "file too large"},
+		{"at the checkpoint", "20000", "", []string{"save step 1 in ", "model.safetensors", "file too large"},
 			[]string{"config.yaml", "metrics.jsonl"}},
-		{"at a line of metrics", "14000", "prompts_per_step: 2\nsave_every: 0\neval_every: 0\nsteps: 100",
+		{"at a line of metrics", "20000", "prompts_per_step: 2\nsave_every: 0\neval_every: 0\nsteps: 100",
 			[]string{"save step ", "file too large", "metrics.jsonl"}, []string{"config.yaml", "metrics.jsonl"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFullDiskLeavesTheOldCheckpoint(t *testing.T) {
 	w := newWorld(t)
 	code, _, errOut := w.train()
 	require.Zero(t, code, errOut)
-	output, err := w.process("14000", "--set", "steps=4").CombinedOutput()
+	output, err := w.process("20000", "--set", "steps=4").CombinedOutput()
 	require.ErrorContains(t, err, "exit status 2", string(output))
 	root := filepath.Join(w.run, "checkpoints")
 	found, err := checkpoint.Latest(root)

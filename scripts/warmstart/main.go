@@ -1,0 +1,108 @@
+// Command warmstart teaches an untrained model the protocol and the copying of answers, or small sums, as a recipe
+// says: the model that a quickstart begins with.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/warmstart"
+)
+
+const usage = `Make a warm start: a tiny model that knows the protocol but acts badly, by supervised training on made-up
+demonstrations. The same recipe and seed give the same model.
+
+Usage:
+  go run ./scripts/warmstart --config FILE --out DIR [--set key=value ...]
+
+Examples:
+  go run ./scripts/warmstart --config configs/warmstart_facts.yaml --out models/warmstart_facts
+  go run ./scripts/warmstart --config configs/warmstart_sums.yaml --out models/warmstart_sums --set seed=2
+  go run ./scripts/warmstart --config configs/warmstart_facts.yaml --out /tmp/try \
+      --set stages.1.tokens=50000 --set model.layers=3
+
+DIR receives the model as a Hugging Face folder, recipe.yaml with all settings, and warmstart.json with what it took and
+how good it is. Ctrl-C keeps what was learned; the same command goes on from there. A second Ctrl-C stops at once.
+
+Flags:
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes: 130 is what shells give to a program that Ctrl-C ended.
+const exitOK, exitFault, exitInterrupted = 0, 2, 130
+
+// command runs the program with the given arguments and returns its exit code.
+func command(ctx context.Context, args []string, out, errOut io.Writer) int {
+	err := run(ctx, args, out, errOut)
+	switch {
+	case err == nil || errors.Is(err, pflag.ErrHelp):
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(errOut, "warmstart: %v\nwarmstart: interrupted; the same command goes on\n", err)
+		return exitInterrupted
+	default:
+		fmt.Fprintf(errOut, "warmstart: %v\n", err)
+		return exitFault
+	}
+}
+
+func run(ctx context.Context, args []string, out, errOut io.Writer) error {
+	flags := pflag.NewFlagSet("warmstart", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.SortFlags = false
+	flags.SetNormalizeFunc(config.NormalizeFlag)
+	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	path := flags.String("config", "", "YAML file with the recipe")
+	dir := flags.String("out", "", "folder for the model")
+	set := flags.StringArray("set", nil, "override one setting, key=value, with points between the parts of a key and "+
+		"numbers from 1 for stages; may be given several times")
+	profile := flags.Bool("profile", false, "write to standard error, at the end, where the device's time went")
+	switch err := flags.Parse(args); {
+	case err != nil:
+		return err
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; settings are changed with --set key=value", flags.Arg(0))
+	case *path == "":
+		return errors.New("no recipe: give --config FILE, for example --config configs/warmstart_facts.yaml")
+	case *dir == "":
+		return errors.New("give the folder for the model with --out")
+	}
+	recipe, changes, err := warmstart.Open(*path, *set)
+	if err != nil {
+		return err
+	}
+	for _, change := range changes {
+		fmt.Fprintf(out, "set      %s\n", change)
+	}
+	opts := warmstart.Options{Dir: *dir, Out: out, Terminal: isTerminal(out)}
+	if *profile {
+		opts.Profile = errOut
+	}
+	result, err := warmstart.Train(ctx, recipe, opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "done     %.2fM tokens, %.0f s; the model is in %s (%.2f MB)\n", float64(result.Tokens)/1e6,
+		result.Seconds, filepath.Clean(*dir), float64(result.WeightBytes)/1e6)
+	return nil
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
