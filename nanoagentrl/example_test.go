@@ -3,8 +3,9 @@ package nanoagentrl_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
+
+	"github.com/janpfeifer/must"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
@@ -16,29 +17,16 @@ import (
 // differs.
 func Example() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "nanoagentrl-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir := must.M1(os.MkdirTemp("", "nanoagentrl-example-"))
 	defer os.RemoveAll(dir)
 
-	cfg, _, err := config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go", "steps=2",
-		"prompts_per_step=2", "group_size=2", "max_eval_questions=4", "eval_at_start=false"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{}) // Options.Out would show the progress.
-	if err != nil {
-		log.Fatal(err)
-	}
+	cfg, _ := must.M2(config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go", "steps=2",
+		"prompts_per_step=2", "group_size=2", "max_eval_questions=4", "eval_at_start=false", "showcase=false",
+		"model=../configs/warmstart_facts", "figure="}))
+	run := must.M1(nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{})) // Options.Out would show the progress.
 	defer run.Close()
-	if err := run.Train(ctx); err != nil {
-		log.Fatal(err)
-	}
-	metrics, err := run.Evaluate(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must.M(run.Train(ctx))
+	metrics := must.M1(run.Evaluate(ctx))
 	fmt.Printf("%d steps, EM %.2f on %d questions\n", run.Trainer.Step(), metrics["eval/em"], len(run.Splits[0].Questions))
 	// Output: 2 steps, EM 0.00 on 4 questions
 }
@@ -46,33 +34,19 @@ func Example() {
 // One training step, written out. Run.Train repeats it, with logs, evaluations and checkpoints around it.
 func Example_step() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "nanoagentrl-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir := must.M1(os.MkdirTemp("", "nanoagentrl-example-"))
 	defer os.RemoveAll(dir)
 
-	cfg, _, err := config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	cfg, _ := must.M2(config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go",
+		"model=../configs/warmstart_facts"}))
+	run := must.M1(nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{}))
 	defer run.Close()
 
 	t := run.Trainer
 	questions := t.Cursor.Next(2)
-	episodes, err := t.Rollouter.Rollout(ctx, questions, 3, agent.Seeds(cfg.Seed, "train", 1)) // 3 for each question
-	if err != nil {
-		log.Fatal(err)
-	}
+	episodes := must.M1(t.Rollouter.Rollout(ctx, questions, 3, agent.Seeds(cfg.Seed, "train", 1))) // 3 for each question
 	t.Scorer.Score(episodes)
-	stats, err := t.Learner.Update(ctx, episodes, cfg.LR) // advantages, loss, gradient, AdamW
-	if err != nil {
-		log.Fatal(err)
-	}
+	stats := must.M1(t.Learner.Update(ctx, episodes, cfg.LR)) // advantages, loss, gradient, AdamW
 
 	fmt.Printf("%d episodes; the first asks: %s\n", len(episodes), episodes[0].Question)
 	sampled := 0

@@ -66,7 +66,11 @@ func (r *Run) resume(ctx context.Context, t *learn.Trainer) error {
 
 // finishEval puts the wanted weights into the policy.
 func (r *Run) finishEval(ctx context.Context) error {
-	if dir := r.opts.Checkpoint; dir != "" && dir != "base" {
+	dir, err := r.wanted()
+	if err != nil {
+		return fmt.Errorf("checkpoint to evaluate: %w", err)
+	}
+	if dir != "" {
 		if err := r.loadCheckpoint(ctx, dir); err != nil {
 			return fmt.Errorf("checkpoint to evaluate: %w", err)
 		}
@@ -74,6 +78,29 @@ func (r *Run) finishEval(ctx context.Context) error {
 	}
 	r.generator = r.Policy.Generator(r.Config.RolloutBatch)
 	return nil
+}
+
+// wanted returns the folder that Options.Checkpoint means, "" for the config's own model.
+func (r *Run) wanted() (string, error) {
+	root := filepath.Join(r.Config.RunDir, "checkpoints")
+	switch r.opts.Checkpoint {
+	case "", "base":
+		return "", nil
+	case "last":
+		found, err := checkpoint.Latest(root)
+		if err == nil && found.Dir == "" {
+			err = fmt.Errorf("there is none in %s", root)
+		}
+		return found.Dir, err
+	case "best":
+		_, dir, ok, err := checkpoint.Best(root)
+		if err == nil && !ok {
+			err = fmt.Errorf("none in %s is marked as the best", root)
+		}
+		return dir, err
+	default:
+		return r.opts.Checkpoint, nil
+	}
 }
 
 // loadCheckpoint replaces the policy's weights by those in a folder. One of ours is read through first; a folder without

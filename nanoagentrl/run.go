@@ -37,7 +37,8 @@ type Options struct {
 	Out      io.Writer
 	Terminal bool
 	// EvalOnly opens a run that only evaluates: nothing is written into the run folder, and no optimiser state or
-	// reference is loaded. Checkpoint is then the model to evaluate: "base", or a checkpoint's folder.
+	// reference is loaded. Checkpoint is then the model to evaluate: "base" for the config's own, "last" or "best" of
+	// the run folder, or a checkpoint's folder.
 	EvalOnly   bool
 	Checkpoint string
 	// Reporter replaces the progress lines on Out.

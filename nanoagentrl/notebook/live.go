@@ -39,7 +39,11 @@ func (l *LivePlot) Update(draw func() (*report.Figure, error)) {
 	if !Active() || !l.throttle.ready(time.Now()) {
 		return
 	}
-	show(Must(draw()), l.id)
+	figure, err := draw()
+	if err != nil {
+		fail(err)
+	}
+	show(figure, l.id)
 }
 
 // Done shows the final figure.

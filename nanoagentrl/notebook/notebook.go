@@ -38,14 +38,6 @@ func fail(err error) {
 	exit(1)
 }
 
-// Must returns value, or ends the program if there is an error.
-func Must[T any](value T, err error) T {
-	if err != nil {
-		fail(err)
-	}
-	return value
-}
-
 // Show shows a figure. Outside of a kernel it prints the figure's title.
 func Show(f *report.Figure) {
 	show(f, "")

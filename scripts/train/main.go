@@ -24,14 +24,14 @@ const usage = `Train a language model with reinforcement learning to search and 
 Usage:
   go run ./scripts/train --config FILE [--run_dir DIR] [--set key=value ...]
   go run ./scripts/train --config FILE --dry_run
-  go run ./scripts/train --config FILE --eval_only [--ckpt base|DIR]
+  go run ./scripts/train --config FILE --eval_only [--ckpt base|last|best|DIR]
 
 Examples:
   go run ./scripts/train --config configs/quickstart.yaml
   go run ./scripts/train --config configs/search_smollm2_cpu.yaml \
       --set model=models/SmolLM2-135M-Instruct.gguf --set train_data=my/qa.jsonl --set corpus=my/corpus.jsonl
   go run ./scripts/train --config configs/gsm8k_qwen05b_t4.yaml --dry_run
-  go run ./scripts/train --config configs/quickstart.yaml --eval_only --ckpt runs/quickstart/checkpoints/step-000004
+  go run ./scripts/train --config configs/quickstart.yaml --eval_only --ckpt best
 
 Running the same command again goes on from the last checkpoint of the run folder. Ctrl-C saves and stops; a second
 Ctrl-C stops at once.
@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	settings := config.AddFlags(flags)
 	dry := flags.Bool("dry_run", false, "try everything with a tiny untrained model and a world made in memory")
 	evalOnly := flags.Bool("eval_only", false, "evaluate instead of training")
-	ckpt := flags.String("ckpt", "base", "with --eval_only: the checkpoint folder to evaluate, or base for the config's model")
+	ckpt := flags.String("ckpt", "base", "with --eval_only: what to evaluate: base for the config's model, last or best of the run folder, or a folder")
 	profile := flags.Bool("profile", false, "write to standard error, at the end, where the device's time went")
 	if err := flags.Parse(args); err != nil {
 		return err

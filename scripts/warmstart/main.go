@@ -26,8 +26,8 @@ Usage:
   go run ./scripts/warmstart --config FILE --out DIR [--set key=value ...]
 
 Examples:
-  go run ./scripts/warmstart --config configs/warmstart_facts.yaml --out models/warmstart_facts
-  go run ./scripts/warmstart --config configs/warmstart_sums.yaml --out models/warmstart_sums --set seed=2
+  go run ./scripts/warmstart --config configs/warmstart_facts.yaml --out configs/warmstart_facts
+  go run ./scripts/warmstart --config configs/warmstart_sums.yaml --out configs/warmstart_sums --set seed=2
   go run ./scripts/warmstart --config configs/warmstart_facts.yaml --out /tmp/try \
       --set stages.1.tokens=50000 --set model.layers=3
 

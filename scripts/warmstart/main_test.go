@@ -31,7 +31,7 @@ eval: {questions: 2}
 func TestHelpShowsExamples(t *testing.T) {
 	code, out, errOut := call(t, t.Context(), "--help")
 	assert.Equal(t, exitOK, code)
-	assert.Contains(t, out, "--config configs/warmstart_facts.yaml --out models/warmstart_facts")
+	assert.Contains(t, out, "--config configs/warmstart_facts.yaml --out configs/warmstart_facts")
 	assert.Empty(t, errOut)
 }
 
