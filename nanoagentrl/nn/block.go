@@ -97,7 +97,7 @@ func (c *Config) keptBytes(n, width int) int {
 func blockForward(cfg *Config, l layer, x, cos, sin, valid *Node) (y *Node, keep kept) {
 	b, t := cos.Shape().Dim(0), cos.Shape().Dim(1)
 	h := project(cfg, l, x, cos, sin)
-	o, lse := attention(h.q, h.k, h.v, visibility(valid, cfg.NumKVHeads, false))
+	o, lse := attention(h.q, h.k, h.v, valid)
 	merged := mergeHeads(o, b, t, cfg.NumKVHeads, cfg.NumHeads/cfg.NumKVHeads, cfg.HeadDim) // [N, H*E]
 	f := finish(cfg, l, x, merged)
 	return f.y, kept{h.q, h.k, Transpose(h.k, 1, 2), h.v, merged, lse, f.mid, f.gate, f.up}
@@ -142,12 +142,12 @@ func blockBackward(cfg *Config, l layer, x *Node, keep kept, cos, sin, valid, dy
 	split := func(x *Node) *Node { // [B*K, G*T, E]
 		return splitHeads(ConvertDType(x, keep.q.DType()), b, t, k, g, e)
 	}
-	dqT, dk, dv := attentionBackward(keep.q, keep.k, keep.keysT, keep.v, visibility(valid, k, true),
-		split(keep.merged), keep.lse, split(dmerged))
+	dqT, dk, dv := attentionBackward(keep.q, keep.k, keep.keysT, keep.v, valid, split(keep.merged),
+		keep.lse, split(dmerged))
 	outs := []*Node{ // positions undone
-		queriesBackward(widen(dqT), b, t, k, g, e, cos, sin),
-		keysBackward(widen(dk), b, t, k, e, cos, sin),
-		mergeHeads(widen(dv), b, t, k, 1, e),
+		queriesBackward(dqT, b, t, k, g, e, cos, sin),
+		keysBackward(dk, b, t, k, e, cos, sin),
+		mergeHeads(dv, b, t, k, 1, e),
 	}
 	dxq, keptQ := linearBackward(l.q, outs[0])
 	dxk, keptK := linearBackward(l.k, outs[1])

@@ -21,17 +21,17 @@ func newDecodeGraphs(dev *device.Device, cfg *Config) *decodeGraphs {
 			return blockCached(cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3:])
 		}),
 		sample: dev.NewFunc("sample", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp, uniform [B]
-			scores := logits(cfg, in[0], in[1], in[2], in[3])
+			scores, raw := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := inverseCDF(scores, in[4])
-			return []*Node{ids, Sub(pick(scores, ids), Squeeze(logSumExp(scores), -1))}
+			return []*Node{ids, measure(scores, Mul(pick(raw, ids), in[3])).logp}
 		}),
 		greedy: dev.NewFunc("greedy", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp
-			scores := logits(cfg, in[0], in[1], in[2], in[3])
+			scores, raw := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := ArgMax(scores, -1, dtypes.Int32)
-			return []*Node{ids, Sub(pick(scores, ids), Squeeze(logSumExp(scores), -1))}
+			return []*Node{ids, measure(scores, Mul(pick(raw, ids), in[3])).logp}
 		}),
 		logits: dev.NewFunc("logits", func(in []*Node) []*Node { // norm, output, x [B, D]
-			scores := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
+			scores, _ := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
 			return []*Node{scores}
 		}),
 		write: dev.NewFunc("cache write", func(in []*Node) []*Node { // cache, fresh, lens, counts

@@ -109,20 +109,60 @@ func TestGradientOfLinear(t *testing.T) {
 
 // Two rows, two queries for each key/value head, and a padding token at the end of the second row.
 func TestGradientOfAttention(t *testing.T) {
-	visible := func(g *Graph, keysFirst bool) *Node {
-		return visibility(Const(g, [][]int32{{1, 1, 1}, {1, 1, 0}}), 1, keysFirst)
-	}
+	valid := func(g *Graph) *Node { return Const(g, [][]int32{{1, 1, 1}, {1, 1, 0}}) }
 	checkGradients(t, [][]int{{2, 6, 4}, {2, 3, 4}, {2, 3, 4}},
 		func(in []*Node) *Node {
-			o, _ := attention(in[0], in[1], in[2], visible(in[0].Graph(), false))
+			o, _ := attention(in[0], in[1], in[2], valid(in[0].Graph()))
 			return o
 		},
 		func(in []*Node, dy *Node) []*Node {
-			o, lse := attention(in[0], in[1], in[2], visible(dy.Graph(), false))
-			dqT, dk, dv := attentionBackward(in[0], in[1], Transpose(in[1], 1, 2), in[2], visible(dy.Graph(), true), o, lse, dy)
+			o, lse := attention(in[0], in[1], in[2], valid(dy.Graph()))
+			dqT, dk, dv := attentionBackward(in[0], in[1], Transpose(in[1], 1, 2), in[2], valid(dy.Graph()), o, lse, dy)
 			return []*Node{Transpose(dqT, 1, 2), dk, dv}
 		})
 }
+
+// Cut into several stretches, attention gives what it gives in one.
+func TestGradientOfAttentionInStretches(t *testing.T) {
+	shortest, most := shortestStretch, mostStretches
+	defer func() { shortestStretch, mostStretches = shortest, most }()
+	shortestStretch, mostStretches = 2, 3
+	require.Equal(t, []stretch{{0, 2}, {2, 4}, {4, 7}}, stretches(7))
+	valid := func(g *Graph) *Node { return Const(g, [][]int32{{1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 0, 0}}) }
+	shapesOf := [][]int{{2, 14, 4}, {2, 7, 4}, {2, 7, 4}}
+	checkGradients(t, shapesOf,
+		func(in []*Node) *Node {
+			o, _ := attention(in[0], in[1], in[2], valid(in[0].Graph()))
+			return o
+		},
+		func(in []*Node, dy *Node) []*Node {
+			o, lse := attention(in[0], in[1], in[2], valid(dy.Graph()))
+			dqT, dk, dv := attentionBackward(in[0], in[1], Transpose(in[1], 1, 2), in[2], valid(dy.Graph()), o, lse, dy)
+			return []*Node{Transpose(dqT, 1, 2), dk, dv}
+		})
+	cut := dev(t).NewFunc("compare", func(in []*Node) []*Node {
+		o, lse := attention(in[0], in[1], in[2], valid(in[0].Graph()))
+		shortestStretch = 100
+		whole, wholeLSE := attention(in[0], in[1], in[2], valid(in[0].Graph()))
+		return []*Node{ReduceAllMax(Abs(Sub(o, whole))), ReduceAllMax(Abs(Sub(lse, wholeLSE)))}
+	})
+	var args []*tensors.Tensor
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, dims := range shapesOf {
+		values := make([]float32, dims[0]*dims[1]*dims[2])
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		args = append(args, tensors.FromFlatDataAndDimensions(values, dims...))
+	}
+	out, err := cut.Call(args...)
+	require.NoError(t, err)
+	for _, difference := range out {
+		require.Less(t, tensors.ToScalar[float32](difference), float32(1e-6))
+	}
+}
+
+func dev(t *testing.T) *device.Device { return testdevice.Open(t, device.Go) }
 
 func TestGradientOfHead(t *testing.T) {
 	cfg := &Config{NormEps: 1e-5}

@@ -12,17 +12,12 @@ import (
 // back, or nil.
 type TokenLoss func(logp, inside *Node, extras []*Node) (dlogp, sums *Node)
 
-// logits returns the scores of the vocabulary in f32, [n, V], for rows [n, D] of the residual stream. They are divided
-// by the temperature: invTemp is a scalar.
-func logits(cfg *Config, norm, w, rows, invTemp *Node) *Node {
+// logits returns the scores of the vocabulary in f32, [n, V], for rows [n, D] of the residual stream, divided by the
+// temperature (invTemp is a scalar), and as they came out of the product.
+func logits(cfg *Config, norm, w, rows, invTemp *Node) (scores, raw *Node) {
 	normed := ConvertDType(rmsNorm(rows, norm, cfg.NormEps), w.DType()) // [n, D]
-	return Mul(widen(product(normed, w)), invTemp)                      // [n, V]
-}
-
-// logSumExp returns log Σ_v exp(scores) as [n, 1].
-func logSumExp(scores *Node) *Node {
-	top := ReduceAndKeep(scores, ReduceMax, -1)
-	return Add(Log(ReduceAndKeep(Exp(Sub(scores, top)), ReduceSum, -1)), top)
+	raw = product(normed, w)                                            // [n, V]
+	return Mul(widen(raw), invTemp), raw
 }
 
 // isLabel returns [n, V] with true at each row's label.
@@ -32,26 +27,31 @@ func isLabel(labels *Node, vocab int) *Node {
 	return Equal(ids, BroadcastToDims(ExpandAxes(labels, -1), n, vocab))
 }
 
-// pick returns scores[i, labels[i]] as [n].
-func pick(scores, labels *Node) *Node {
-	return ReduceSum(Where(isLabel(labels, scores.Shape().Dim(1)), scores, ZerosLike(scores)), -1)
+// pick returns x[i, labels[i]] in f32, [n].
+func pick(x, labels *Node) *Node {
+	rows := Iota(x.Graph(), shapes.Make(labels.DType(), x.Shape().Dim(0), 1), 0)
+	return widen(Gather(x, Concatenate([]*Node{rows, ExpandAxes(labels, -1)}, 1)))
 }
 
-// logProbsOf returns the log-probability of each label, logit[y] - logsumexp, and the entropy of each distribution, both
-// [n] in nats, and the softmax p [n, V].
-func logProbsOf(scores, labels *Node) (logp, entropy, p *Node) {
-	lse := logSumExp(scores)              // [n, 1]
-	p = Exp(Sub(scores, lse))             // [n, V]
-	mean := ReduceSum(Mul(p, scores), -1) // [n]
-	logp = Sub(pick(scores, labels), Squeeze(lse, -1))
-	return logp, Sub(Squeeze(lse, -1), mean), p
+// measures are what is wanted of a distribution over the vocabulary: the log-probability of the label,
+// logit[y] - logsumexp, the entropy, both [n] in nats, and the logsumexp [n, 1].
+type measures struct{ logp, entropy, lse *Node }
+
+// measure takes the measures of n distributions, given their scores [n, V] and the scores [n] of their labels.
+func measure(scores, picked *Node) measures {
+	top := ReduceAndKeep(scores, ReduceMax, -1)                        // [n, 1]
+	weights := Exp(Sub(scores, top))                                   // [n, V]
+	sum := ReduceAndKeep(weights, ReduceSum, -1)                       // [n, 1]
+	mean := Div(ReduceSum(Mul(weights, scores), -1), Squeeze(sum, -1)) // [n]
+	lse := Add(Log(sum), top)                                          // [n, 1]
+	return measures{Sub(picked, Squeeze(lse, -1)), Sub(Squeeze(lse, -1), mean), lse}
 }
 
 // headForward returns log-probabilities and entropies [n] for rows [n, D] of the residual stream.
 func headForward(cfg *Config, norm, w, rows, labels, invTemp *Node) (logp, entropy *Node) {
-	scores := logits(cfg, norm, w, rows, invTemp)
-	logp, entropy, _ = logProbsOf(scores, labels)
-	return logp, entropy
+	scores, raw := logits(cfg, norm, w, rows, invTemp)
+	m := measure(scores, Mul(pick(raw, labels), invTemp))
+	return m.logp, m.entropy
 }
 
 // headGradients are what headBackward returns: the gradients for rows [n, D], norm [D] and, transposed, the output
@@ -69,9 +69,10 @@ func headInput(cfg *Config, norm, w, rows *Node) *Node {
 // d logp / d logits = (onehot - softmax)/temperature.
 func headBackward(cfg *Config, norm, w, rows, normedT, labels, invTemp, inside *Node, extras []*Node,
 	loss TokenLoss) headGradients {
-	scores := logits(cfg, norm, w, rows, invTemp)
-	logp, entropy, p := logProbsOf(scores, labels)
-	dlogp, sums := loss(logp, inside, extras)
+	scores, raw := logits(cfg, norm, w, rows, invTemp)
+	m := measure(scores, Mul(pick(raw, labels), invTemp))
+	dlogp, sums := loss(m.logp, inside, extras)
+	p := Exp(Sub(scores, m.lse)) // [n, V]
 
 	dscores := Sub(Where(isLabel(labels, scores.Shape().Dim(1)), OnesLike(p), ZerosLike(p)), p)
 	dscores = Mul(dscores, Mul(ExpandAxes(dlogp, -1), invTemp))
@@ -80,5 +81,5 @@ func headBackward(cfg *Config, norm, w, rows, normedT, labels, invTemp, inside *
 	dnormed := DotGeneral(dscores, []int{1}, nil, w, []int{0}, nil)   // [n, D]
 	dwT := DotGeneral(normedT, []int{1}, nil, dscores, []int{0}, nil) // [D, V]
 	drows, dnorm := rmsNormBackward(rows, norm, cfg.NormEps, widen(dnormed))
-	return headGradients{drows, dnorm, widen(dwT), logp, entropy, sums}
+	return headGradients{drows, dnorm, widen(dwT), m.logp, m.entropy, sums}
 }
