@@ -23,9 +23,9 @@ const CellName = "cell.json"
 // largestHashed is the size, in bytes, up to which a model counts by its content; of a larger one only the name does.
 const largestHashed = 64 << 20
 
-// settle fills in the settings that a run must have been made with to count: those that change what it computes and what
-// it is measured on, and the content of a small model, since warm starts are made anew under the same name. Steps are
-// not among them where a run may simply go on. hashes keeps what was read already.
+// settle fills in the settings that a run must have been made with to count: those that change what it computes and
+// what it is measured on, and the content of a small model, since warm starts are made anew under the same name. Steps
+// are not among them where a run may simply go on. hashes keeps what was read already.
 func (c *Cell) settle(hashes map[string]string) error {
 	s := c.Config.Fingerprint()
 	s["eval_data"] = strings.Join(c.Config.EvalData, ", ")
@@ -123,8 +123,8 @@ type Progress struct {
 	Step int
 }
 
-// Progress looks into the run's folder. A run that was made with other settings is an error that names them: its results
-// must neither count nor be lost.
+// Progress looks into the run's folder. A run that was made with other settings is an error that names them: its
+// results must neither count nor be lost.
 func (c *Cell) Progress() (p Progress, err error) {
 	dir := c.Config.RunDir
 	entries, err := os.ReadDir(dir)
@@ -150,8 +150,8 @@ func (c *Cell) Progress() (p Progress, err error) {
 		return Progress{}, err
 	}
 	if p.Step > c.Config.Steps {
-		return Progress{}, fmt.Errorf("%s has %d steps already, more than the %d that are wanted; delete it, or give another "+
-			"folder with --out", dir, p.Step, c.Config.Steps)
+		return Progress{}, fmt.Errorf("%s has %d steps already, more than the %d that are wanted; delete it, or give "+
+			"another folder with --out", dir, p.Step, c.Config.Steps)
 	}
 	result, err := readResult(dir)
 	if err != nil || result == nil || result.Steps < c.Config.Steps {

@@ -13,8 +13,8 @@ import (
 // CSV returns the numbers behind table and figure in tidy form, one value a row: suite, variant, seed, step, metric,
 // value. Beside the metrics of training, for all panels that a suite may watch, and of the evaluations, test/em_KEY,
 // test/num_searches_KEY and test/invalid_format_rate_KEY are the measures before (step 0) and after, by their keys
-// (sampled, greedy, shuffled, blind). A value that could not be measured is empty. Times are left out, so that equal runs
-// give equal files.
+// (sampled, greedy, shuffled, blind). A value that could not be measured is empty. Times are left out, so that equal
+// runs give equal files.
 func CSV(s *Suite, results []*Result) ([]byte, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)

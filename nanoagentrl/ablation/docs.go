@@ -55,8 +55,8 @@ func (g *Grid) terms(results []*Result) string {
 		episodes = max(episodes, r.After["sampled"].Episodes)
 	}
 	mean, _ := report.MeanInterval(seconds)
-	return text + fmt.Sprintf(". Measured on %d test questions, one episode each. %s; %.0f s of training a run on average.",
-		episodes, strings.Join(devices, " and "), mean)
+	return text + fmt.Sprintf(". Measured on %d test questions, one episode each. %s; %.0f s of training a run on "+
+		"average.", episodes, strings.Join(devices, " and "), mean)
 }
 
 // The lines between which a section of a document is made.
@@ -77,7 +77,8 @@ func CheckDoc(path, suite string) error {
 func place(path, text, suite string) (begin, end int, err error) {
 	opened, closed := openMark(suite), closeMark(suite)
 	if strings.Count(text, opened) != 1 || strings.Count(text, closed) != 1 {
-		return 0, 0, fmt.Errorf("%s: want the lines %s and %s once each, for the section to stand between", path, opened, closed)
+		return 0, 0, fmt.Errorf("%s: want the lines %s and %s once each, for the section to stand between", path, opened,
+			closed)
 	}
 	begin, end = strings.Index(text, opened)+len(opened), strings.Index(text, closed)
 	if begin > end {

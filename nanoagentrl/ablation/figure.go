@@ -3,6 +3,7 @@ package ablation
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot/vg"
 
@@ -13,8 +14,8 @@ import (
 const together = 6
 
 // Figure draws the learning curves of the variants that have a complete run: up to six in one plot for the exact match
-// and one for each metric that the suite watches, more in a plot each for the exact match alone, with the first variant's
-// mean for comparison.
+// and one for each metric that the suite watches, more in a plot each for the exact match alone, with the first
+// variant's mean for comparison.
 func Figure(s *Suite, results []*Result) (*report.Figure, error) {
 	var all []report.Series
 	for _, v := range s.Variants {
@@ -30,7 +31,12 @@ func Figure(s *Suite, results []*Result) (*report.Figure, error) {
 		p, _ := watched(metric) // Load has looked at it
 		shown = append(shown, p)
 	}
-	return report.LearningCurves(s.Title, shown, all...)
+	f, err := report.LearningCurves(s.Title, shown, all...)
+	if err != nil {
+		return nil, err
+	}
+	f.Columns = min(f.Columns, len(shown))
+	return f, nil
 }
 
 func runsOf(results []*Result, variant string) (runs []report.Run) {
@@ -43,6 +49,7 @@ func runsOf(results []*Result, variant string) (runs []report.Run) {
 // multiples draws a small plot for each series.
 func multiples(s *Suite, all []report.Series) (*report.Figure, error) {
 	f := &report.Figure{Title: s.Title, Columns: 4, Width: 3.1 * vg.Inch, Height: 2.3 * vg.Inch}
+	compared := all[0].Name == s.Variants[0].Name
 	for i, series := range all {
 		one, err := report.LearningCurves(series.Name, []report.Panel{exactMatch}, series)
 		if err != nil {
@@ -51,12 +58,14 @@ func multiples(s *Suite, all []report.Series) (*report.Figure, error) {
 		f.Subtitle = one.Subtitle
 		plot := one.Plots[0]
 		plot.Title.Text = series.Name
-		if i > 0 && all[0].Name == s.Variants[0].Name {
+		if i > 0 && compared {
 			report.AddDashed(plot, "", 6, meanCurve(all[0].Runs))
 		}
 		f.Plots = append(f.Plots, plot)
 	}
-	f.Subtitle += fmt.Sprintf("; dashed: mean of %s", all[0].Name)
+	if compared {
+		f.Subtitle = strings.TrimLeft(f.Subtitle+".  Dashed: mean of "+all[0].Name, ". ")
+	}
 	return f, nil
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // exactMatch is the panel that every suite has.
-var exactMatch = report.Panel{Title: "Exact match", Unit: "%", Metric: "train/em", Dots: "eval/em", Scale: 100, High: 100,
-	Bounded: true}
+var exactMatch = report.Panel{Title: "Exact match", Unit: "%", Metric: "train/em", Dots: "eval/em", Scale: 100,
+	High: 100, Bounded: true}
 
 // panels are what a suite may watch beside the exact match.
 var panels = []report.Panel{
@@ -22,7 +22,8 @@ var panels = []report.Panel{
 	{Title: "KL to the start", Unit: "nats a token (k3)", Metric: "train/kl"},
 	{Title: "Entropy", Unit: "nats a token", Metric: "train/entropy"},
 	{Title: "Gradient norm", Unit: "before clipping", Metric: "train/grad_norm"},
-	{Title: "Groups without signal", Unit: "%", Metric: "train/zero_signal_group_frac", Scale: 100, High: 100, Bounded: true},
+	{Title: "Groups without signal", Unit: "%", Metric: "train/zero_signal_group_frac", Scale: 100, High: 100,
+		Bounded: true},
 	{Title: "Clipped tokens", Unit: "%", Metric: "train/clip_frac", Scale: 100},
 	{Title: "Format reward", Unit: "mean of the part", Metric: "train/reward_format", High: 1},
 }

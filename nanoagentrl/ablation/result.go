@@ -95,8 +95,8 @@ func readResult(dir string) (*Result, error) {
 		return nil, err
 	}
 	if n := len(result.series("train/reward_mean")); n != result.Steps {
-		return nil, fmt.Errorf("%s: the metrics of %d steps are there, of %d that were made; delete the folder to make it anew",
-			dir, n, result.Steps)
+		return nil, fmt.Errorf("%s: the metrics of %d steps are there, of %d that were made; delete the folder to make "+
+			"it anew", dir, n, result.Steps)
 	}
 	return result, nil
 }
@@ -122,7 +122,7 @@ func (g *Grid) Results() (results []*Result, missing int, err error) {
 	for _, cell := range g.Cells {
 		p, err := cell.Progress()
 		switch {
-		case err != nil:
+		case err != nil && !cell.Skip:
 			faults = append(faults, err)
 		case p.Result == nil:
 			missing++
@@ -149,7 +149,8 @@ func (g *Grid) reuse(cell *Cell) (*Result, error) {
 			continue
 		}
 		result, err := readResult(dir)
-		if err != nil || result == nil || result.Steps != cell.Config.Steps || !sameBackend(cell.Config.Backend, result.Device) {
+		if err != nil || result == nil || result.Steps != cell.Config.Steps ||
+			!sameBackend(cell.Config.Backend, result.Device) {
 			continue // whatever is wrong with it is another suite's affair
 		}
 		return result, cell.copyFrom(dir, result)

@@ -38,8 +38,8 @@ type Outcome struct {
 	Failures                           []Failure
 }
 
-// Run makes the runs that are not complete, or goes on with them, Parallel at a time. A run that fails does not stop the
-// others. When ctx ends, the runs under way save their last whole step and stop, and the error wraps ctx.Err(); the
+// Run makes the runs that are not complete, or goes on with them, Parallel at a time. A run that fails does not stop
+// the others. When ctx ends, the runs under way save their last whole step and stop, and the error wraps ctx.Err(); the
 // outcome then tells of those that were done. A folder with other settings is found before the first run begins.
 func (g *Grid) Run(ctx context.Context, opts RunOptions) (*Outcome, error) {
 	if opts.Out == nil {

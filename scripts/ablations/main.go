@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -18,8 +21,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 )
 
-const usage = `Answer a question about the method by experiment: train the variants of a suite with several seeds each, and
-compare them in a table with 95 % intervals, a figure and a CSV.
+const usage = `Answer a question about the method by experiment: train the variants of a suite with several seeds each,
+and compare them in a table with 95 % intervals, a figure and a CSV.
 
 Usage:
   go run ./scripts/ablations --suite FILE [--seeds N] [--only VARIANT ...] [--set key=value ...] [--docs FILE]
@@ -73,6 +76,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 // options are what stands on the command line.
 type options struct {
 	suite, figures, docs string
+	figuresGiven         bool
 	grid                 ablation.GridOptions
 	parallel             int
 	list                 bool
@@ -92,10 +96,11 @@ func parse(args []string, out, errOut io.Writer) (*options, error) {
 	flags.IntVar(&o.parallel, "parallel", max(1, runtime.NumCPU()/2), "runs at a time")
 	flags.IntVar(&o.grid.Seeds, "seeds", 0, "seeds of each variant (the suite's if not given)")
 	flags.StringArrayVar(&o.grid.Only, "only", nil, "train this variant only; may be given several times")
-	flags.StringArrayVar(&o.grid.Set, "set", nil, "override one setting in all runs, key=value; may be given several times")
+	flags.StringArrayVar(&o.grid.Set, "set", nil, "override one setting in all runs, key=value; may be given several "+
+		"times")
 	flags.BoolVar(&o.list, "list", false, "show the runs and how far they are, and stop")
-	flags.BoolVar(&o.grid.Tiny, "dry_run", false, "try the suite with a tiny untrained model, two steps a run, in a temporary "+
-		"folder")
+	flags.BoolVar(&o.grid.Tiny, "dry_run", false, "try the suite with a tiny untrained model, two steps a run, in a "+
+		"temporary folder")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -111,7 +116,8 @@ func parse(args []string, out, errOut io.Writer) (*options, error) {
 	case o.grid.Tiny && (o.list || o.docs != "" || flags.Changed("figures") || flags.Changed("out")):
 		return nil, errors.New("--dry_run leaves nothing behind: it goes with neither --list, --docs, --figures nor --out")
 	}
-	if len(o.grid.Set) > 0 && !flags.Changed("figures") {
+	o.figuresGiven = flags.Changed("figures")
+	if len(o.grid.Set) > 0 && !o.figuresGiven {
 		o.figures = "" // those in the repository are of the suites as they are
 	}
 	if o.docs != "" && o.figures == "" {
@@ -149,17 +155,29 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if o.list {
 		return grid.List(out)
 	}
+	if o.grid.Seeds > 0 && o.grid.Seeds < suite.Seeds && !o.figuresGiven {
+		o.figures = "" // those in the repository have all seeds
+		if o.docs != "" {
+			return fmt.Errorf("--docs shows the suite with its %d seeds; with fewer, give the figure's folder with --figures",
+				suite.Seeds)
+		}
+	}
 	outcome, err := grid.Run(ctx, ablation.RunOptions{Parallel: o.parallel, Out: out, Terminal: isTerminal(out)})
 	if outcome == nil {
 		return err
 	}
-	if reported := o.report(grid, out); reported != nil {
-		return errors.Join(err, reported)
+	if failed := o.report(grid, out); failed != nil {
+		return errors.Join(err, failed)
 	}
-	if err == nil && len(outcome.Failures) > 0 {
-		err = fmt.Errorf("%d of the %w", len(outcome.Failures), errRuns)
+	switch {
+	case err != nil:
+		return err
+	case len(outcome.Failures) > 0:
+		return fmt.Errorf("%d %w", len(outcome.Failures), errRuns)
+	case o.grid.Tiny:
+		fmt.Fprintln(out, "dry run  passed; the numbers are those of an untrained model and mean nothing")
 	}
-	return err
+	return nil
 }
 
 // report prints and writes what is there, and what only a complete suite gets.
@@ -172,23 +190,48 @@ func (o *options) report(grid *ablation.Grid, out io.Writer) error {
 	if err := grid.Write(grid.Dir, results); err != nil {
 		return err
 	}
-	switch {
-	case o.grid.Tiny:
-		fmt.Fprintln(out, "dry run  passed; the numbers are those of an untrained model and mean nothing")
-		return nil
-	case missing > 0:
+	if missing > 0 {
 		fmt.Fprintf(out, "%d of %d runs are there; table, figure and CSV so far are in %s\n", len(results),
 			len(results)+missing, grid.Dir)
 		return nil
-	case o.figures == "":
-		fmt.Fprintf(out, "table, figure and CSV are in %s\n", grid.Dir)
+	}
+	if o.figures == "" {
+		if !o.grid.Tiny {
+			fmt.Fprintf(out, "table, figure and CSV are in %s\n", grid.Dir)
+		}
 		return nil
 	}
-	paths, err := grid.Publish(results, o.figures, o.docs, command_(o))
+	paths, err := grid.Publish(results, o.figures, o.docs, o.line())
 	for _, path := range paths {
 		fmt.Fprintf(out, "wrote    %s\n", path)
 	}
 	return err
+}
+
+// line is the command that makes the same again.
+func (o *options) line() string {
+	words := []string{"go run ./scripts/ablations --suite", filepath.ToSlash(o.suite)}
+	if o.grid.Seeds > 0 {
+		words = append(words, "--seeds", strconv.Itoa(o.grid.Seeds))
+	}
+	for _, override := range o.grid.Set {
+		words = append(words, "--set", quoted(override))
+	}
+	if len(o.grid.Set) > 0 {
+		words = append(words, "--out", quoted(filepath.ToSlash(o.grid.Out)), "--figures", quoted(filepath.ToSlash(o.figures)))
+	}
+	if o.docs != "" {
+		words = append(words, "--docs", filepath.ToSlash(o.docs))
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted makes a text one word of a shell.
+func quoted(text string) string {
+	if strings.ContainsAny(text, " \t'\"[]{}()*?$&;|<>\\`#~!") {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return text
 }
 
 func isTerminal(out io.Writer) bool {
