@@ -216,8 +216,15 @@ func (r *Run) after(ctx context.Context, s *Showcase) (err error) {
 		return err
 	}
 	fmt.Fprint(r.opts.Out, s.Table())
+	fmt.Fprint(r.opts.Out, whatNext)
 	return nil
 }
+
+// whatNext ends a showcase.
+const whatNext = `next     other algorithms: --set algorithm=rloo --run_dir runs/rloo (dr_grpo, reinforce_pp, ppo, dapo, gspo …)
+         harder questions: --config configs/quickstart_two_hop.yaml; sums: --config configs/quickstart_math.yaml
+         what the loss mask is for: --set loss_mask=false --run_dir runs/unmasked
+`
 
 // Table is the showcase's measures as text.
 func (s *Showcase) Table() string {

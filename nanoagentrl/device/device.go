@@ -88,8 +88,13 @@ func openBest() (*Device, error) {
 	return dev, nil
 }
 
+// quiet guards os.Stdout while openGo has taken it away.
+var quiet sync.Mutex
+
 func openGo(reason string) (*Device, error) {
 	// The backend announces its parallelism on standard output, where it would spoil machine-readable output.
+	quiet.Lock()
+	defer quiet.Unlock()
 	stdout := os.Stdout
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stdout = null
