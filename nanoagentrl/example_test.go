@@ -27,8 +27,13 @@ func Example() {
 	defer run.Close()
 	must.M(run.Train(ctx))
 	metrics := must.M1(run.Evaluate(ctx))
-	fmt.Printf("%d steps, EM %.2f on %d questions\n", run.Trainer.Step(), metrics["eval/em"], len(run.Splits[0].Questions))
-	// Output: 2 steps, EM 0.00 on 4 questions
+	fmt.Printf("%d steps, evaluated on %d questions\n", run.Trainer.Step(), len(run.Splits[0].Questions))
+	if em := metrics["eval/em"]; em > 0.9 {
+		fmt.Println("all of them right")
+	}
+	// Output:
+	// 2 steps, evaluated on 4 questions
+	// all of them right
 }
 
 // One training step, written out. Run.Train repeats it, with logs, evaluations and checkpoints around it.
@@ -38,7 +43,7 @@ func Example_step() {
 	defer os.RemoveAll(dir)
 
 	cfg, _ := must.M2(config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go",
-		"model=../configs/warmstart_facts"}))
+		"model=../configs/warmstart_facts", "kl_coef=0.001"}))
 	run := must.M1(nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{}))
 	defer run.Close()
 
@@ -55,6 +60,6 @@ func Example_step() {
 	}
 	fmt.Println("trained on what the policy wrote, and nothing else:", stats["train/trained_tokens"] == float64(sampled))
 	// Output:
-	// 6 episodes; the first asks: what is the trade of Lea Cole ?
+	// 6 episodes; the first asks: what is the trade of Dan Birch ?
 	// trained on what the policy wrote, and nothing else: true
 }
