@@ -94,11 +94,11 @@ func TokenLossFloat64(
 		out.Metrics.PolicyLoss += weight[t] * loss
 
 		if ref != nil {
-			value, dvalue := k3(ref[t] - logp[t])
+			always, _ := k3(ref[t] - logp[t])
 			out.Metrics.K1 += logp[t] - ref[t]
-			out.Metrics.K3 += value
+			out.Metrics.K3 += always
 			if opts.KLCoef > 0 {
-				value, dvalue = opts.KLEstimator.Value(ref[t] - logp[t])
+				value, dvalue := opts.KLEstimator.Value(ref[t] - logp[t])
 				loss += opts.KLCoef * value
 				dlogp -= opts.KLCoef * dvalue // d falls as logp rises
 				out.Metrics.KLLoss += weight[t] * opts.KLCoef * value
