@@ -26,13 +26,13 @@ const (
 )
 
 // readQuestions reads at most limit questions (0: all) of a split from a file or folder, or makes them.
-func (r *Run) readQuestions(path, split string, limit int) (questions []data.Question, err error) {
+func (r *Run) readQuestions(ctx context.Context, path, split string, limit int) (questions []data.Question, err error) {
 	world, worldSplit, isWorld := config.WorldSplit(path)
 	switch {
 	case isWorld:
 		questions, err = r.worldQuestions(world, worldSplit)
 	case path != config.Tiny:
-		questions, err = data.ReadQuestions(path, data.QuestionOptions{Split: split})
+		questions, err = r.readNamed(ctx, path, split)
 	case r.Config.Task == string(agent.TaskGSM8K):
 		questions = data.TinyMath(tinySeed, tinySums)
 	default:
@@ -58,6 +58,10 @@ func (r *Run) readCorpus(path string) ([]data.Passage, error) {
 			return nil, err
 		}
 		return facts.Corpus, nil
+	}
+	path, err := r.places().Corpus(path)
+	if err != nil {
+		return nil, err
 	}
 	return data.ReadCorpus(path)
 }

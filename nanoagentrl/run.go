@@ -68,7 +68,8 @@ type Run struct {
 	questions []data.Question
 	corpus    []data.Passage
 	facts     *world.Facts // made when first asked for
-	evalStep  int          // of the checkpoint that is evaluated
+	search    searchState
+	evalStep  int // of the checkpoint that is evaluated
 }
 
 // Open loads everything a config names. Whatever is wrong with it is found here, before anything is written.
@@ -94,7 +95,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err er
 		return nil, err
 	}
 	fmt.Fprintf(opts.Out, "device   %s\n", r.Device)
-	if err := r.openData(); err != nil {
+	if err := r.openData(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.openSearch(ctx); err != nil {
@@ -115,10 +116,10 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err er
 
 // openData reads questions, evaluation splits and, if it is searched in process, the corpus. An evaluation does without
 // the training questions, unless the vocabulary of a random model is made of them.
-func (r *Run) openData() (err error) {
+func (r *Run) openData(ctx context.Context) (err error) {
 	cfg := r.Config
 	if !r.opts.EvalOnly || cfg.Model == config.RandomModel {
-		if r.questions, err = r.readQuestions(cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
+		if r.questions, err = r.readQuestions(ctx, cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
 			return err
 		}
 	}
@@ -127,13 +128,13 @@ func (r *Run) openData() (err error) {
 	}
 	names := cfg.EvalSplits()
 	for i, path := range cfg.EvalData {
-		questions, err := r.readQuestions(path, "test", cfg.MaxEvalQuestions)
+		questions, err := r.readQuestions(ctx, path, "test", cfg.MaxEvalQuestions)
 		if err != nil {
 			return err
 		}
 		r.Splits = append(r.Splits, eval.Split{Name: names[i], Questions: questions})
 	}
-	if cfg.Task == string(agent.TaskSearch) && cfg.RetrieverURL == "" {
+	if r.needsCorpus() {
 		if r.corpus, err = r.readCorpus(cfg.Corpus); err != nil {
 			return err
 		}
@@ -156,12 +157,12 @@ func (r *Run) openSearch(ctx context.Context) error {
 	case cfg.Task != string(agent.TaskSearch):
 		return nil
 	case cfg.RetrieverURL == "":
-		index, err := retrieve.NewBM25(r.corpus, retrieve.BM25Options{K1: cfg.BM25K1, B: cfg.BM25B})
+		index, err := r.openIndex(ctx)
 		if err != nil {
 			return err
 		}
 		r.Searcher = index
-		fmt.Fprintf(r.opts.Out, "search   BM25 in process over %d passages from %s\n", len(r.corpus), cfg.Corpus)
+		fmt.Fprintf(r.opts.Out, "search   BM25 in process over %d passages from %s\n", index.Index().Len(), cfg.Corpus)
 		return nil
 	}
 	client, err := newClient(cfg)
@@ -171,7 +172,7 @@ func (r *Run) openSearch(ctx context.Context) error {
 	if err := client.Ping(ctx); err != nil {
 		return err
 	}
-	r.Searcher = client
+	r.Searcher = r.outlasting(client)
 	fmt.Fprintf(r.opts.Out, "search   server at %s\n", cfg.RetrieverURL)
 	return nil
 }
@@ -224,11 +225,16 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 }
 
 // Train runs the training loop to its end, with what Config.Showcase adds before and after, and draws the learning
-// curves; see learn.Trainer.Run for what happens when ctx ends.
-func (r *Run) Train(ctx context.Context) (err error) {
+// curves; see learn.Trainer.Run for what happens when ctx ends. The same happens when the search server fails too often
+// in a row; the error is then retrieve.ErrGaveUp.
+func (r *Run) Train(ctx context.Context) error {
 	if r.Trainer == nil {
 		return errors.New("this run was opened for evaluation only")
 	}
+	return r.whileSearchable(ctx, r.train)
+}
+
+func (r *Run) train(ctx context.Context) (err error) {
 	var show *Showcase
 	if r.Config.Showcase {
 		if show, err = r.before(ctx); err != nil {
@@ -247,7 +253,15 @@ func (r *Run) Train(ctx context.Context) (err error) {
 }
 
 // Evaluate plays all evaluation questions and returns the metrics of all splits.
-func (r *Run) Evaluate(ctx context.Context) (map[string]float64, error) {
+func (r *Run) Evaluate(ctx context.Context) (all map[string]float64, err error) {
+	err = r.whileSearchable(ctx, func(ctx context.Context) error {
+		all, err = r.evaluate(ctx)
+		return err
+	})
+	return all, err
+}
+
+func (r *Run) evaluate(ctx context.Context) (map[string]float64, error) {
 	evaluator, err := r.evaluator()
 	if err != nil {
 		return nil, err
@@ -287,4 +301,5 @@ func (r *Run) Close() {
 	if r.Device != nil && r.opts.like == nil {
 		r.Device.Close()
 	}
+	r.search.close()
 }

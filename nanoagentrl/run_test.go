@@ -3,17 +3,13 @@ package nanoagentrl
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 )
@@ -194,50 +190,6 @@ func TestEvaluationOfADamagedOrMissingCheckpointIsAnError(t *testing.T) {
 	_, err = Open(t.Context(), cfg, Options{EvalOnly: true, Checkpoint: filepath.Join(cfg.RunDir, "nowhere")})
 	require.ErrorContains(t, err, "checkpoint to evaluate: ")
 	require.ErrorContains(t, err, "nowhere")
-}
-
-// A search server that dies in the middle of a run ends it after the last whole step, which is saved; nothing of the
-// server's errors reaches an episode.
-func TestServerThatDiesEndsTheRunWithItsLastStepSaved(t *testing.T) {
-	var calls, dieAfter atomic.Int64
-	dieAfter.Store(1 << 40)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if calls.Add(1) > dieAfter.Load() {
-			http.Error(w, "out of memory", http.StatusInternalServerError)
-			return
-		}
-		var body struct{ Queries []string }
-		require.NoError(t, json.NewDecoder(request.Body).Decode(&body))
-		result := make([][]any, len(body.Queries))
-		for i := range result {
-			result[i] = []any{map[string]any{"document": map[string]any{"id": "1", "contents": "\"Ada\"\nAda was"}, "score": 1}}
-		}
-		require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"result": result}))
-	}))
-	defer server.Close()
-	cfg := tiny(t, "retriever_url="+server.URL, "retriever_retries=0", "corpus=", "save_every=100", "max_turns=3",
-		"eval_every=0", "eval_at_start=false", "prompts_per_step=1", "minibatches=1", "group_size=2", "steps=80", "lr=0")
-	rec := record()
-	rec.onStep = func(step int) {
-		if step == 2 {
-			dieAfter.Store(calls.Load())
-		}
-	}
-	o, err := train(t, t.Context(), cfg, rec)
-	require.ErrorContains(t, err, "every search of step ")
-	require.ErrorContains(t, err, "out of memory")
-	failed := 0
-	for i, s := range rec.stats {
-		require.True(t, i >= 2 || s["train/retriever_error_rate"] == 0)
-		failed += int(s["train/retriever_errors"])
-	}
-	for _, s := range o.samples {
-		for _, turn := range s.Episode.Turns {
-			require.NotContains(t, turn.Observation, "out of memory")
-		}
-	}
-	require.Positive(t, failed, "steps with a failed episode beside a good one go on")
-	require.Equal(t, []string{checkpoint.Name(len(rec.stats))}, rec.saved)
 }
 
 // Every step samples and trains other lengths. Shapes are bucketed, so that a run soon compiles nothing new.

@@ -199,6 +199,7 @@ func TestFlagDefaultsNeverOverrideTheFile(t *testing.T) {
 		{nil, "from_file", 1, nil},
 		{[]string{"--set", "lr=2"}, "from_file", 2, []string{"lr: 1 -> 2"}},
 		{[]string{"--run-dir", "d"}, "d", 1, []string{"run_dir: from_file -> d"}},
+		{[]string{"--data_dir", "sets"}, "from_file", 1, []string{`data_dir: "" -> sets`}},
 		{[]string{"--run_dir=d", "--set=lr=2"}, "d", 2, []string{"lr: 1 -> 2", "run_dir: from_file -> d"}},
 	} {
 		set := pflag.NewFlagSet("train", pflag.ContinueOnError)

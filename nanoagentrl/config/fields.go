@@ -46,21 +46,28 @@ type Config struct {
 	// Task is what is learned: search answers questions with a search engine over several turns, gsm8k solves
 	// grade-school maths in one turn.
 	Task string `yaml:"task" oneof:"search gsm8k"`
-	// TrainData is the file of training questions, JSONL or parquet, or a folder with one (train.jsonl, qa.jsonl);
-	// "tiny" is a small world made in memory, "facts:train" and "sums:train" are splits (train, val, test) of the
-	// worlds of the world_ keys.
+	// TrainData is the file of training questions, JSONL or parquet, or a folder with one (train.jsonl, qa.jsonl), or a
+	// data set by its name: nq, triviaqa, popqa, hotpotqa, 2wiki, musique, bamboogle, squad, gsm8k, nq_hotpotqa, or a folder
+	// of data_dir, with a split (nq:train) or without; "tiny" is a small world made in memory, "facts:train" and
+	// "sums:train" are splits (train, val, test) of the worlds of the world_ keys.
 	TrainData string `yaml:"train_data"`
 	// EvalData lists the files of evaluation questions, or folders with a test.jsonl or test.parquet; each is one
-	// split, named after its file or folder, with its folder in front where two have the same name. Worlds are named
-	// as in train_data: [facts:test].
+	// split, named after its file or folder, with its folder in front where two have the same name. Data sets and worlds
+	// are named as in train_data: [nq, hotpotqa:dev, facts:test].
 	EvalData []string `yaml:"eval_data" free:"true"`
+	// DataDir is a folder with a folder for each data set that can be named; sets that it does not have come from the hub.
+	DataDir string `yaml:"data_dir" free:"true"`
 	// MaxTrainQuestions keeps only the first questions of train_data; 0 keeps all.
 	MaxTrainQuestions int `yaml:"max_train_questions" min:"0"`
 	// MaxEvalQuestions keeps only the first questions of each file of eval_data; 0 keeps all.
 	MaxEvalQuestions int `yaml:"max_eval_questions" min:"0" free:"true"`
 	// Corpus is the JSONL file of passages ({"id", "contents"}) that BM25 indexes in memory, or a folder with a
-	// corpus.jsonl; "tiny" and "facts" are the worlds made in memory. It is not read when retriever_url is set.
+	// corpus.jsonl, or the name of a folder of data_dir; "tiny" and "facts" are the worlds made in memory. It is not read
+	// when retriever_url is set.
 	Corpus string `yaml:"corpus"`
+	// Index is the folder of an index of the corpus that stays on the disk, for a corpus too large for memory; it is made
+	// if it is not there, and refused if it is that of another corpus. Worlds made in memory do without.
+	Index string `yaml:"index" free:"true"`
 	// RetrieverURL is the address of a search server that speaks the Search-R1 protocol, such as
 	// http://127.0.0.1:8000/retrieve; empty searches the corpus in process.
 	RetrieverURL string `yaml:"retriever_url"`
@@ -68,6 +75,10 @@ type Config struct {
 	RetrieverTimeoutSec float64 `yaml:"retriever_timeout_sec" above:"0" free:"true"`
 	// RetrieverRetries is how many times a request that failed on the server's side is sent again.
 	RetrieverRetries int `yaml:"retriever_retries" min:"0" max:"100" free:"true"`
+	// RetrieverMaxFailures is how many times in a row a search of all episodes of a turn may fail whole before the run
+	// saves and stops. After each it waits, 1 s the first time and twice as long each next, up to 30 s, and asks again if
+	// the server was not reached or failed (a status of 500 or above).
+	RetrieverMaxFailures int `yaml:"retriever_max_failures" min:"1" max:"1000" free:"true"`
 	// BM25K1 is BM25's saturation of the term frequency.
 	BM25K1 float64 `yaml:"bm25_k1" min:"0"`
 	// BM25B is BM25's normalisation by passage length, from 0 (none) to 1 (full).
@@ -294,7 +305,7 @@ func Default() *Config {
 		RandomLayers: 2, RandomHidden: 64, RandomHeads: 4, RandomKVHeads: 2, RandomIntermediate: 128,
 
 		Task: "search", EvalData: []string{},
-		RetrieverTimeoutSec: 30, RetrieverRetries: 2, BM25K1: 0.9, BM25B: 0.4,
+		RetrieverTimeoutSec: 30, RetrieverRetries: 2, RetrieverMaxFailures: 5, BM25K1: 0.9, BM25B: 0.4,
 		WorldSeed: 1, WorldPeople: 300, WorldEvalPeople: 100, WorldHops: "one", WorldFacts: 2, WorldNoise: 0.1,
 		WorldSums: 2000, WorldEvalSums: 300, WorldSteps: 3, WorldLargest: 40,
 

@@ -2,16 +2,17 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 )
 
-// Flags are the options of every command that takes a config: --config, --run_dir and --set.
+// Flags are the options of every command that takes a config: --config, --run_dir, --data_dir and --set.
 type Flags struct {
-	path, runDir string
-	overrides    []string
-	set          *pflag.FlagSet
+	path, runDir, dataDir string
+	overrides             []string
+	set                   *pflag.FlagSet
 }
 
 // AddFlags adds the options to a flag set, whose names may from then on be written with - or _.
@@ -20,6 +21,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	set.SetNormalizeFunc(NormalizeFlag)
 	set.StringVar(&f.path, "config", "", "YAML file with the settings of the run")
 	set.StringVar(&f.runDir, "run_dir", "", "folder of the run's files (the file's run_dir if not given)")
+	set.StringVar(&f.dataDir, "data_dir", "", "folder of data sets that can be named (the file's data_dir if not given)")
 	set.StringArrayVar(&f.overrides, "set", nil, "override one setting, key=value; may be given several times")
 	return f
 }
@@ -30,9 +32,12 @@ func (f *Flags) Open() (c *Config, changes []string, err error) {
 	if f.path == "" {
 		return nil, nil, errors.New("no config: give --config FILE, for example --config configs/quickstart.yaml")
 	}
-	overrides := f.overrides
+	overrides := slices.Clip(f.overrides)
 	if f.set.Changed("run_dir") {
-		overrides = append(overrides[:len(overrides):len(overrides)], "run_dir="+f.runDir)
+		overrides = append(overrides, "run_dir="+f.runDir)
+	}
+	if f.set.Changed("data_dir") {
+		overrides = append(overrides, "data_dir="+f.dataDir)
 	}
 	return Open(f.path, overrides)
 }

@@ -59,7 +59,7 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"run_dir": "elsewhere", "seed": "1", "backend": "go", "dtype": "bf16", "model": "m",
 		"offline": "true", "reference": "r", "random_layers": "3", "random_hidden": "128", "random_heads": "8",
 		"random_kv_heads": "1", "random_intermediate": "64", "task": "gsm8k", "train_data": "t",
-		"eval_data": "[e]", "max_train_questions": "1", "max_eval_questions": "1", "corpus": "c",
+		"eval_data": "[e]", "max_train_questions": "1", "max_eval_questions": "1", "corpus": "c", "data_dir": "d", "index": "i", "retriever_max_failures": "1",
 		"retriever_url": "http://h/r", "retriever_timeout_sec": "1", "retriever_retries": "1", "bm25_k1": "1",
 		"bm25_b": "1", "prompt_source": "row", "system_prompt": "s", "user_prompt": "{question}",
 		"chat_template": "never", "prompts_per_step": "1", "group_size": "2", "temperature": "2", "max_turns": "1",
@@ -80,6 +80,7 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"shuffle_passages": "true",
 	}
 	free := []string{
+		"data_dir", "index", "retriever_max_failures",
 		"run_dir", "backend", "offline", "eval_data", "max_eval_questions", "retriever_timeout_sec",
 		"retriever_retries", "rollout_batch", "micro_batch_tokens", "activation_gb", "showcase", "figure", "eval_every", "eval_at_start",
 		"eval_temperature", "eval_samples", "sample_every", "save_every", "keep_last", "keep_every", "best_metric",

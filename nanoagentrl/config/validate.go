@@ -260,13 +260,13 @@ func (c *Config) ContextFor(modelMax int) (int, error) {
 }
 
 // EvalSplits returns the name of each file of eval_data: the file's name without its ending, or, if two would be
-// equal, all of them with their folder's name in front ("nq_test"). facts:test is facts_test.
+// equal, all of them with their folder's name in front ("nq_test"). facts:test is facts_test, and so with data sets.
 func (c *Config) EvalSplits() []string {
 	short, long := make([]string, len(c.EvalData)), make([]string, len(c.EvalData))
 	unique := map[string]bool{}
 	for i, path := range c.EvalData {
-		if world, split, ok := WorldSplit(path); ok {
-			path = world + "_" + split
+		if name, split, ok := strings.Cut(path, ":"); ok && !strings.ContainsAny(path, `/\.`) {
+			path = name + "_" + split
 		}
 		short[i] = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 		long[i] = filepath.Base(filepath.Dir(path)) + "_" + short[i]

@@ -68,6 +68,7 @@ func TestValidateAccepts(t *testing.T) {
 		"eval_data=[] eval_every=0 eval_at_start=false",
 		"eval_samples=4 eval_temperature=0.7",
 		"corpus= retriever_url=https://host/retrieve",
+		"train_data=nq:train eval_data=[hotpotqa,2wiki:dev] corpus=hotpotqa index=x data_dir=d",
 		"task=gsm8k corpus=",
 		"prompt_source=row user_prompt=unused",
 		"max_context=0 max_new_tokens=100000",
@@ -133,6 +134,8 @@ func TestEvalSplitsAreToldApart(t *testing.T) {
 		{[]string{"tiny"}, []string{"tiny"}},
 		{[]string{"data/nq.jsonl", "data/test.v2.parquet"}, []string{"nq", "test.v2"}},
 		{[]string{"data/nq/test.jsonl", "data/hotpotqa/test.parquet"}, []string{"nq_test", "hotpotqa_test"}},
+		{[]string{"nq", "hotpotqa:dev", "facts:test"}, []string{"nq", "hotpotqa_dev", "facts_test"}},
+		{[]string{"nq:dev", "nq:test", "my.v1:x"}, []string{"nq_dev", "nq_test", "my"}},
 		{nil, []string{}},
 	} {
 		assert.Equal(t, test.splits, (&Config{EvalData: test.paths}).EvalSplits())

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -43,18 +45,30 @@ func SplitContents(contents string) (title, text string) {
 	return "", contents
 }
 
+// CorpusPath returns the file that the name of a corpus stands for: a folder means its corpus.jsonl.
+func CorpusPath(path string) (string, error) { return resolve(path, []string{"corpus.jsonl"}) }
+
 // ReadCorpus reads a corpus: JSON Lines of {"id", "contents"}. A folder means its corpus.jsonl. Ids may be numbers.
 // A line that is not such an object, a missing or repeated id, contents that are not a string, and a line longer than
 // MaxLine end the reading with an error that names file, line and fault; so does a corpus without passages. Blank
 // lines are skipped, and contents may be empty.
 func ReadCorpus(path string) ([]Passage, error) {
-	path, err := resolve(path, []string{"corpus.jsonl"})
+	path, err := CorpusPath(path)
 	if err != nil {
 		return nil, err
 	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	defer file.Close()
+	return readCorpus(newLineReader(path, file))
+}
+
+func readCorpus(reader *lineReader) ([]Passage, error) {
 	var passages []Passage
 	lineOf := map[string]int{}
-	err = readLines(path, func(line int, text []byte) error {
+	err := eachLine(reader, func(line int, text []byte) error {
 		passage, err := decodePassage(text)
 		if err != nil {
 			return err
@@ -70,12 +84,83 @@ func ReadCorpus(path string) ([]Passage, error) {
 		return nil, err
 	}
 	if len(passages) == 0 {
-		return nil, fmt.Errorf("data: %s holds no passages", path)
+		return nil, fmt.Errorf("data: %s holds no passages", reader.path)
 	}
 	return passages, nil
 }
 
+// CorpusReader reads a corpus too large for memory, some lines at a time. What ReadCorpus says of lines holds here too,
+// except that repeated ids are for the caller to find.
+type CorpusReader struct {
+	file *os.File
+	*lineReader
+}
+
+// OpenCorpus opens the file of a corpus.
+func OpenCorpus(path string) (*CorpusReader, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	return &CorpusReader{file, newLineReader(path, file)}, nil
+}
+
+// Next returns the next lines, undecoded, at most n and about size bytes of them; io.EOF at the end.
+func (r *CorpusReader) Next(n, size int) (*Lines, error) { return r.next(n, size) }
+
+// Size returns the size of the file in bytes.
+func (r *CorpusReader) Size() (int64, error) {
+	info, err := r.file.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("data: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// SkipTo passes over the file up to a place where Lines once ended, and copies what it passes over to a writer. lines is
+// the number of lines up to there. A file that ends before is an error.
+func (r *CorpusReader) SkipTo(end int64, lines int, passed io.Writer) error {
+	n, err := io.CopyN(passed, r.in, end-r.at)
+	r.at, r.line = r.at+n, lines
+	if err != nil {
+		return fmt.Errorf("data: %s: %w", r.path, err)
+	}
+	return nil
+}
+
+// Rewind goes back to the start of the file.
+func (r *CorpusReader) Rewind() error {
+	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	r.lineReader = newLineReader(r.path, r.file)
+	return nil
+}
+
+// Close closes the file.
+func (r *CorpusReader) Close() error { return r.file.Close() }
+
+// Passages decodes the lines. lineOf holds the number of each passage's line.
+func (l *Lines) Passages() (passages []Passage, lineOf []int, err error) {
+	err = l.each(func(line int, text []byte) error {
+		passage, err := decodePassage(text)
+		passages, lineOf = append(passages, passage), append(lineOf, line)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return passages, lineOf, nil
+}
+
 func decodePassage(text []byte) (Passage, error) {
+	var usual struct {
+		ID       string  `json:"id"`
+		Contents *string `json:"contents"`
+	}
+	if json.Unmarshal(text, &usual) == nil && usual.ID != "" && usual.Contents != nil {
+		return Passage{ID: usual.ID, Contents: *usual.Contents}, nil
+	}
 	var row struct {
 		ID       json.RawMessage `json:"id"`
 		Contents json.RawMessage `json:"contents"`

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -9,60 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 )
-
-// MaxLine is the longest line of a JSONL file that is read, in bytes.
-const MaxLine = 16 << 20
-
-// readLines calls row with each non-blank line of a JSONL file and its number, counted from 1. It takes a byte order
-// mark, CRLF line ends and a missing final newline. Every error names the file and, where there is one, the line.
-func readLines(path string, row func(line int, text []byte) error) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("data: %w", err)
-	}
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(make([]byte, 0, 64<<10), MaxLine+2) // room for the line end
-	line := 0
-	for scanner.Scan() {
-		line++
-		text := scanner.Bytes()
-		if line == 1 {
-			if text, err = cutByteOrderMark(text); err != nil {
-				return lineError(path, line, err)
-			}
-		}
-		if len(bytes.TrimSpace(text)) == 0 {
-			continue
-		}
-		if !utf8.Valid(text) {
-			return lineError(path, line, errors.New("not valid UTF-8; convert the file first"))
-		}
-		if err := row(line, text); err != nil {
-			return lineError(path, line, err)
-		}
-	}
-	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-		err = fmt.Errorf("line longer than %d MiB; is this one JSON object a line?", MaxLine>>20)
-		return lineError(path, line+1, err)
-	} else if err != nil {
-		return lineError(path, line+1, err)
-	}
-	return nil
-}
-
-func cutByteOrderMark(text []byte) ([]byte, error) {
-	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-		return nil, errors.New("the file is UTF-16; convert it to UTF-8 first")
-	}
-	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
-}
-
-func lineError(path string, line int, err error) error {
-	return fmt.Errorf("data: %s:%d: %w", path, line, err)
-}
 
 // decodeObject decodes one JSON object into out and says in plain words what is wrong with it.
 func decodeObject(text []byte, out any) error {

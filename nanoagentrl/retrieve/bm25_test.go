@@ -1,12 +1,10 @@
 package retrieve
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/bm25"
 )
 
 func corpus(contents ...string) []data.Passage {
@@ -107,7 +106,7 @@ func TestCorpusOfEmptyPassagesGivesNoNaN(t *testing.T) {
 	for _, contents := range [][]string{{""}, {"", "", ""}, {"the", "!!!"}} {
 		index := newBM25(t, contents...)
 		assert.Empty(t, search(t, index, "fox the", 3))
-		explained, err := index.Explain("fox", "p0")
+		explained, err := index.Index().Explain("fox", "p0")
 		require.NoError(t, err)
 		assert.Zero(t, explained.Score)
 	}
@@ -153,7 +152,7 @@ func TestEachPassageReturnsItsOwnText(t *testing.T) {
 	}
 }
 
-// randomCorpus has words of very uneven frequency, so that terms are skipped in every way.
+// randomCorpus has words of very uneven frequency.
 func randomCorpus(random *rand.Rand, n, vocabulary int) []string {
 	contents := make([]string, n)
 	for i := range contents {
@@ -168,60 +167,6 @@ func randomCorpus(random *rand.Rand, n, vocabulary int) []string {
 
 func randomWord(random *rand.Rand, vocabulary int) string {
 	return fmt.Sprint("w", int(math.Pow(float64(vocabulary), random.Float64())))
-}
-
-func TestSearchEqualsScoringEveryPassage(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 8 {
-		options := BM25Options{K1: []float64{0.9, 1.2, 0, 5}[round%4], B: []float64{0.4, 0.75, 1, 0}[round%4]}
-		index, err := NewBM25(corpus(randomCorpus(random, 1+random.IntN(9000), 60)...), options)
-		require.NoError(t, err)
-		for range 25 {
-			var words []string
-			for range 1 + random.IntN(7) {
-				words = append(words, randomWord(random, 70))
-			}
-			query, topk := strings.Join(words, " "), 1+random.IntN(12)
-			assert.Equal(t, scoreEvery(index, query, topk), search(t, index, query, topk), "%+v %q", options, query)
-		}
-	}
-}
-
-// scoreEvery ranks by walking over all postings of all terms.
-func scoreEvery(index *BM25, query string, topk int) []episode.Passage {
-	scores := map[uint32]float64{}
-	for _, term := range index.queryTerms(query) {
-		for p := index.starts[term.id]; p < index.starts[term.id+1]; p++ {
-			scores[index.docs[p]] += float64(index.part(term.weight, p))
-		}
-	}
-	hits := []episode.Passage{}
-	for doc := range uint32(len(index.passages)) {
-		if score, found := scores[doc]; found {
-			p := index.passages[doc]
-			hits = append(hits, episode.Passage{ID: p.ID, Contents: p.Contents, Score: float64(float32(score))})
-		}
-	}
-	slices.SortStableFunc(hits, func(a, b episode.Passage) int { return cmp.Compare(b.Score, a.Score) })
-	return hits[:min(topk, len(hits))]
-}
-
-func TestExplainAddsUpToTheScore(t *testing.T) {
-	index := newBM25(t, "red fox red", "red hen", "the fox sleeps")
-	got := search(t, index, "red red foxes owl", 1)
-	explained, err := index.Explain("red red foxes owl", got[0].ID)
-	require.NoError(t, err)
-	assert.Equal(t, got[0].Score, explained.Score)
-	assert.Equal(t, 3, explained.Length)
-	require.Len(t, explained.Terms, 2)
-	red, fox := explained.Terms[0], explained.Terms[1]
-	assert.Equal(t, []any{"red", 2, 2, 2}, []any{red.Term, red.Count, red.Frequency, red.DocFrequency})
-	assert.Equal(t, []any{"fox", 1, 1, 2}, []any{fox.Term, fox.Count, fox.Frequency, fox.DocFrequency})
-	assert.InDelta(t, explained.Score, red.Score+fox.Score, 1e-6)
-	assert.InDelta(t, math.Log(1+1.5/2.5), red.IDF, 1e-6)
-
-	_, err = index.Explain("red", "none")
-	assert.ErrorContains(t, err, `"none"`)
 }
 
 func TestCanceledSearchFailsWithTheContextsError(t *testing.T) {
@@ -259,23 +204,6 @@ func TestBM25RefusesWhatItCannotIndex(t *testing.T) {
 	}
 }
 
-func TestLengthsAreRoundedAsInLucene(t *testing.T) {
-	// From SmallFloat.byte4ToInt.
-	for length, want := range map[int]int{
-		0: 0, 23: 23, 39: 39, 40: 40, 41: 40, 42: 42, 55: 54, 57: 56, 100: 96, 119: 112, 1000: 984, math.MaxInt32: 2013265944,
-	} {
-		assert.Equal(t, want, byteToLength(lengthToByte(length)), "%d", length)
-	}
-	for code := range 256 {
-		assert.Equal(t, uint8(code), lengthToByte(byteToLength(uint8(code))))
-	}
-}
-
-func TestStatsCountTheIndex(t *testing.T) {
-	stats := newBM25(t, "red fox red", "red hen", "").Stats()
-	assert.Equal(t, BM25Stats{Passages: 3, Terms: 3, Postings: 4, Bytes: 8*4 + 4*3 + 6*4 + 3}, stats)
-}
-
 func TestTinyWorldFindsItsPassages(t *testing.T) {
 	passages, questions := data.TinyWorld(1, 60)
 	index, err := NewBM25(passages, DefaultBM25())
@@ -306,4 +234,15 @@ func BenchmarkBM25(b *testing.B) {
 		index.Search(context.Background(), queries, 3)
 	}
 	b.ReportMetric(float64(b.N*len(queries))/b.Elapsed().Seconds(), "queries/s")
+}
+
+func TestIndexThatCannotBeSearchedIsATypedError(t *testing.T) {
+	index := newBM25(t, "red fox")
+	var fault *Error
+	require.ErrorAs(t, failure(context.Background(), bm25.ErrDamaged), &fault)
+	assert.Equal(t, KindIndex, fault.Kind)
+	assert.ErrorIs(t, fault, bm25.ErrDamaged)
+	assert.NoError(t, index.Close())
+	_, err := OpenBM25(t.TempDir(), DefaultBM25())
+	assert.ErrorIs(t, err, bm25.ErrNoIndex)
 }

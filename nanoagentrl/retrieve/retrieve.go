@@ -44,6 +44,8 @@ const (
 	KindCount Kind = "count"
 	// KindTooLarge: an answer over the size limit.
 	KindTooLarge Kind = "too_large"
+	// KindIndex: an index in process that is damaged or closed.
+	KindIndex Kind = "index"
 )
 
 // Error is the error of every failed search; errors.As finds it.

@@ -1,4 +1,4 @@
-package retrieve
+package analysis
 
 import (
 	"strings"
@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+func terms(text string) []string { return Analyzer{}.Terms(text) }
+
 // The terms are what Anserini 2.3.0's DefaultEnglishAnalyzer returns.
-func TestAnalyzeEqualsLucene(t *testing.T) {
-	for _, c := range []struct{ text, terms string }{
+func TestTermsEqualLucene(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
 		{"The capital of France's runners", "capit franc runner"},
 		{"don't John’s O'Neill's DOGS'S l’été", "don't john o'neil dog l’été"},
 		{"U.S.A. 3.14 1,000 10:30 a:b x_y C++ AC/DC", "u.s.a 3.14 1,000 10 30 a:b x_y c ac dc"},
@@ -22,14 +24,28 @@ func TestAnalyzeEqualsLucene(t *testing.T) {
 		{"foo\u00adbar a\u200bb e\u0301te\u0301", "foo\u00adbar b e\u0301te\u0301"},
 		{"i'm no's it's", "i'm"},
 	} {
-		assert.Equal(t, strings.Fields(c.terms), append([]string{}, Analyze(c.text)...), "%q", c.text)
+		assert.Equal(t, strings.Fields(c.want), append([]string{}, terms(c.text)...), "%q", c.text)
 	}
 }
 
 func TestOverLongTokensAreCutAsInLucene(t *testing.T) {
 	x := strings.Repeat("x", 300)
-	assert.Equal(t, []string{x[:255], x[:45]}, Analyze(x))
+	assert.Equal(t, []string{x[:255], x[:45]}, terms(x))
 	e := strings.Repeat("é", 256)
-	assert.Equal(t, []string{strings.Repeat("é", 255), "é"}, Analyze(e))
-	assert.Equal(t, []string{strings.Repeat("é", 200)}, Analyze(strings.Repeat("é", 200)))
+	assert.Equal(t, []string{strings.Repeat("é", 255), "é"}, terms(e))
+	assert.Equal(t, []string{strings.Repeat("é", 200)}, terms(strings.Repeat("é", 200)))
+}
+
+func TestEachPartOfTheAnalysisCanBeLeftOut(t *testing.T) {
+	const text = "The runners of Anna's Beyonce\u0301"
+	for want, a := range map[string]Analyzer{
+		"runner anna beyonce\u0301":          {},
+		"runner anna' beyonce\u0301":         {KeepPossessive: true},
+		"the runner of anna beyonce\u0301":   {KeepStopWords: true},
+		"runners anna beyonce\u0301":         {NoStemming: true},
+		"runner anna beyonc\u00e9":           {ComposeAccents: true},
+		"the runners of anna's beyonc\u00e9": {true, true, true, true},
+	} {
+		assert.Equal(t, strings.Fields(want), a.Terms(text), "%+v", a)
+	}
 }

@@ -1,4 +1,5 @@
-package retrieve
+// Package analysis turns text into the terms of a search index, as Lucene's EnglishAnalyzer does.
+package analysis
 
 import (
 	"strings"
@@ -7,26 +8,47 @@ import (
 
 	porter "github.com/blevesearch/go-porterstemmer"
 	"github.com/clipperhouse/uax29/v2/words"
+	"golang.org/x/text/unicode/norm"
 )
 
-// Analyze returns the index terms of a text, as Anserini's DefaultEnglishAnalyzer and Lucene's EnglishAnalyzer make
-// them: Unicode word segmentation (UAX #29), the English possessive cut off, lower case, 33 stop words left out,
-// Porter's stemmer. Some sequences of emoji aside, the terms are Lucene's for any text.
-func Analyze(text string) []string {
+// Analyzer makes terms. The zero value does what Anserini's DefaultEnglishAnalyzer and Lucene's EnglishAnalyzer do:
+// Unicode word segmentation (UAX #29), the English possessive cut off, lower case, 33 stop words left out, Porter's
+// stemmer. Some sequences of emoji aside, its terms are Lucene's for any text. Each field leaves one of these out or adds
+// something; passages and queries must be analysed alike.
+type Analyzer struct {
+	KeepPossessive bool `json:"keep_possessive,omitempty"`
+	KeepStopWords  bool `json:"keep_stop_words,omitempty"`
+	NoStemming     bool `json:"no_stemming,omitempty"`
+	// ComposeAccents puts text into Unicode's composed form (NFC), so that an accent finds its letter however the two
+	// were typed. Lucene does not do it: where a corpus mixes both forms, ranks may differ from it.
+	ComposeAccents bool `json:"compose_accents,omitempty"`
+}
+
+// Terms returns the terms of a text in their order.
+func (a Analyzer) Terms(text string) []string {
 	var terms []string
-	tokenize(text, func(token string) {
-		if term := termOf(token); term != "" {
+	a.Tokens(text, func(token string) {
+		if term := a.Term(token); term != "" {
 			terms = append(terms, term)
 		}
 	})
 	return terms
 }
 
-// tokenize calls yield with each word of the text, as it is written.
-func tokenize(text string, yield func(token string)) {
+// Tokens calls yield with each word of the text, as it is written. Term makes its term of it.
+func (a Analyzer) Tokens(text string, yield func(token string)) {
+	if a.ComposeAccents {
+		text = norm.NFC.String(text)
+	}
 	segments := words.FromString(text)
 	for segments.Next() {
 		segment := segments.Value()
+		if c := segment[0]; isASCIIWord(c) {
+			yieldPieces(segment, yield)
+			continue
+		} else if c < utf8.RuneSelf && len(segment) == 1 {
+			continue
+		}
 		switch first, size := utf8.DecodeRuneInString(segment); {
 		case isUnspaced(first):
 			// UAX #29 leaves scripts without spaces to dictionaries; Lucene keeps their runs whole.
@@ -69,21 +91,31 @@ func utf16Len(r rune) int {
 	return 1
 }
 
-// termOf turns a token into its index term; "" for a stop word.
-func termOf(token string) string {
-	for _, possessive := range []string{"'s", "'S", "’s", "’S", "＇s", "＇S"} {
-		if cut, found := strings.CutSuffix(token, possessive); found {
-			token = cut
-			break
+// possessives are the forms of the ending that is cut off.
+var possessives = []string{"'s", "'S", "’s", "’S", "＇s", "＇S"}
+
+// Term turns a token into its index term; "" for a stop word.
+func (a Analyzer) Term(token string) string {
+	if !a.KeepPossessive {
+		for _, possessive := range possessives {
+			if cut, found := strings.CutSuffix(token, possessive); found {
+				token = cut
+				break
+			}
 		}
 	}
 	runes := make([]rune, 0, len(token))
 	for _, r := range token {
 		runes = append(runes, unicode.ToLower(r))
 	}
-	if term := string(runes); stopWords[term] {
+	term := string(runes)
+	if !a.KeepStopWords && stopWords[term] {
 		return ""
-	} else if stem, ok := wholeSuffix[term]; ok {
+	}
+	if a.NoStemming {
+		return term
+	}
+	if stem, ok := wholeSuffix[term]; ok {
 		return stem
 	}
 	return string(porter.StemWithoutLowerCasing(runes))
@@ -115,11 +147,13 @@ func isKeycap(first rune, rest string) bool {
 	return (first == '#' || first == '*') && strings.ContainsRune(rest, '\u20e3')
 }
 
+func isASCIIWord(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
 // holdsWord reports whether Lucene's StandardTokenizer takes a segment for a word, and not for punctuation or space.
 func holdsWord(segment string) bool {
 	for _, r := range segment {
 		if r < utf8.RuneSelf {
-			if '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
+			if isASCIIWord(byte(r)) {
 				return true
 			}
 			continue

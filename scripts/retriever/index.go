@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/bm25"
+)
+
+func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+	s := new(source)
+	addCorpus(flags, s)
+	out := flags.String("out", "", "folder that receives the index")
+	flags.BoolVar(&s.rebuild, "rebuild", false, "discard whatever index the folder holds")
+	workers := flags.Int("workers", 0, "goroutines that analyse; 0 is one for each core")
+	addAnalysis(flags, s)
+	return func(ctx context.Context, args []string, stdout, log io.Writer) error {
+		if err := noArguments(args); err != nil {
+			return err
+		}
+		if s.corpus == "" || *out == "" {
+			return usagef("give --corpus FILE and --out DIR; see --help")
+		}
+		if *workers < 0 {
+			return usagef("--workers is %d, must be at least 0", *workers)
+		}
+		path, err := s.corpusFile()
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		_, err = bm25.Build(ctx, path, *out, bm25.BuildOptions{Analyzer: s.analyzer, Rebuild: s.rebuild, Workers: *workers,
+			Progress: showProgress(log)})
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintf(log, "the same command goes on from here\n")
+		}
+		if err != nil {
+			return err
+		}
+		x, err := bm25.Open(*out, retrieve.DefaultBM25())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "%s: %s; %v\n", *out, describe(x), time.Since(start).Round(time.Millisecond))
+		return x.Close()
+	}
+}
+
+// showProgress returns a function that draws a bar on a terminal and writes a line every ten seconds elsewhere.
+func showProgress(log io.Writer) func(bm25.Progress) {
+	file, ok := log.(*os.File)
+	if ok && term.IsTerminal(int(file.Fd())) {
+		return bar(file)
+	}
+	var last time.Time
+	resumed, merging := false, false
+	return func(p bm25.Progress) {
+		switch {
+		case p.Resumed > 0 && !resumed:
+			resumed = true
+			fmt.Fprintf(log, "going on after %s passages of an earlier run\n", humanize.Comma(int64(p.Resumed)))
+		case p.Merging && !merging:
+			merging = true
+			fmt.Fprintf(log, "%s passages indexed; merging\n", humanize.Comma(int64(p.Passages)))
+		case time.Since(last) < 10*time.Second:
+			return
+		case p.Merging:
+			fmt.Fprintf(log, "%s terms merged\n", humanize.Comma(int64(p.Terms)))
+		default:
+			fmt.Fprintf(log, "%s passages, %s of %s\n", humanize.Comma(int64(p.Passages)), humanize.IBytes(uint64(p.Bytes)),
+				humanize.IBytes(uint64(p.Total)))
+		}
+		last = time.Now()
+	}
+}
+
+// bar draws the progress over a line of a terminal.
+func bar(terminal io.Writer) func(bm25.Progress) {
+	var drawn *progressbar.ProgressBar
+	return func(p bm25.Progress) {
+		if drawn == nil {
+			drawn = progressbar.NewOptions64(p.Total, progressbar.OptionSetWriter(terminal), progressbar.OptionShowBytes(true),
+				progressbar.OptionSetDescription("indexing"), progressbar.OptionThrottle(100*time.Millisecond),
+				progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
+			if p.Resumed > 0 {
+				fmt.Fprintf(terminal, "going on after %s passages of an earlier run\n", humanize.Comma(int64(p.Resumed)))
+			}
+		}
+		if p.Merging {
+			drawn.Describe(fmt.Sprintf("merging, %s terms", humanize.Comma(int64(p.Terms))))
+		}
+		_ = drawn.Set64(p.Bytes)
+	}
+}
+
+func verifyCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+	s := new(source)
+	addCorpus(flags, s)
+	flags.StringVar(&s.index, "index", "", "folder of the index")
+	return func(ctx context.Context, args []string, stdout, _ io.Writer) (err error) {
+		if err := noArguments(args); err != nil {
+			return err
+		}
+		if s.index == "" {
+			return usagef("give --index DIR; see --help")
+		}
+		x, err := retrieve.OpenBM25(s.index, retrieve.DefaultBM25())
+		if err != nil {
+			return err
+		}
+		defer closing(x, &err)
+		if err := x.Index().Verify(ctx); err != nil {
+			return err
+		}
+		m := x.Index().Manifest()
+		fmt.Fprintf(stdout, "%s is as it was written: %s, made from %s\n", s.index, describe(x.Index()), m.Corpus.Name)
+		if s.corpus == "" {
+			return nil
+		}
+		path, err := s.corpusFile()
+		if err != nil {
+			return err
+		}
+		if err := m.Check(ctx, s.index, path, m.Analyzer); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "it belongs to %s\n", path)
+		return nil
+	}
+}

@@ -1,0 +1,109 @@
+// Command retriever makes a search index of a corpus, serves it in the Search-R1 protocol, and searches it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+)
+
+const usage = `Make a search index of a corpus, serve it in the Search-R1 protocol, search it from the command line.
+
+Usage:
+  go run ./scripts/retriever index  --corpus FILE --out DIR
+  go run ./scripts/retriever serve  --corpus FILE | --index DIR [--port 8000]
+  go run ./scripts/retriever search --corpus FILE | --index DIR [--explain] QUERY ...
+  go run ./scripts/retriever verify --index DIR [--corpus FILE]
+
+  index   writes an index into a folder; interrupted, the same command goes on
+  serve   answers POST /retrieve, GET /healthz and GET /metrics until Ctrl-C
+  search  prints the best passages of each query, with --explain what each term adds
+  verify  reads an index whole and compares its checksums, and whether it was made from a corpus
+
+Examples:
+  go run ./scripts/retriever index --corpus data/wiki-18.jsonl --out data/wiki-18.index
+  go run ./scripts/retriever serve --index data/wiki-18.index --port 8000
+  go run ./scripts/retriever serve --corpus data/search/corpus.jsonl          # in memory, nothing is written
+  go run ./scripts/retriever search --index data/wiki-18.index --explain "who wrote the prodigal son"
+  curl -d '{"queries": ["who wrote the prodigal son"], "topk": 3, "return_scores": true}' 127.0.0.1:8000/retrieve
+
+"retriever COMMAND --help" lists the options of a command. A corpus is JSON lines of {"id", "contents"}, contents being
+the title in double quotes, a newline, and the text.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes: 1 is work that failed, 2 bad input, 130 what shells give to a program that Ctrl-C ended.
+const exitOK, exitFailed, exitUsage, exitInterrupted = 0, 1, 2, 130
+
+// command is one of the program's commands. It adds its options to a flag set and returns what runs it.
+type command func(flags *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
+
+var commands = map[string]command{"index": indexCommand, "serve": serveCommand, "search": searchCommand, "verify": verifyCommand}
+
+// usageError is an error of what was typed.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
+		fmt.Fprint(out, usage)
+		if len(args) == 0 {
+			return exitUsage
+		}
+		return exitOK
+	}
+	build, known := commands[args[0]]
+	if !known {
+		fmt.Fprintf(errOut, "retriever: there is no command %q; want index, serve, search or verify, or see --help\n", args[0])
+		return exitUsage
+	}
+	flags := pflag.NewFlagSet("retriever "+args[0], pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.SetNormalizeFunc(config.NormalizeFlag)
+	flags.Usage = func() { fmt.Fprintf(out, "%s\nOptions of %s:\n%s", usage, args[0], flags.FlagUsages()) }
+	perform := build(flags)
+	err := flags.Parse(args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		err = usagef("%w; see --help", err)
+	} else {
+		err = perform(ctx, flags.Args(), out, errOut)
+	}
+	var typed usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(errOut, "retriever %s: interrupted\n", args[0])
+		return exitInterrupted
+	}
+	fmt.Fprintf(errOut, "retriever %s: %v\n", args[0], err)
+	if errors.As(err, &typed) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// noArguments refuses what stands behind the options.
+func noArguments(args []string) error {
+	if len(args) > 0 {
+		return usagef("unexpected argument %q; see --help", args[0])
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+)
+
+func perform(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs lockedBuffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// lockedBuffer may be read while a server writes to it.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// writeCorpus writes the passages of the tiny world.
+func writeCorpus(t *testing.T, people int) (path string) {
+	t.Helper()
+	passages, _ := data.TinyWorld(1, people)
+	var out bytes.Buffer
+	for _, p := range passages {
+		require.NoError(t, json.NewEncoder(&out).Encode(p))
+	}
+	path = filepath.Join(t.TempDir(), "corpus.jsonl")
+	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o644))
+	return path
+}
+
+func TestIndexThenSearchThenVerify(t *testing.T) {
+	corpus, dir := writeCorpus(t, 20), filepath.Join(t.TempDir(), "index")
+	code, stdout, stderr := perform(t.Context(), "index", "--corpus", corpus, "--out", dir)
+	require.Equal(t, 0, code, stderr)
+	assert.Contains(t, stdout, "20 passages, ")
+	assert.Contains(t, stderr, "20 passages indexed; merging")
+
+	_, questions := data.TinyWorld(1, 20)
+	q := questions[4]
+	code, fromIndex, stderr := perform(t.Context(), "search", "--index", dir, "--explain", q.Text)
+	require.Equal(t, 0, code, stderr)
+	assert.Contains(t, fromIndex, "  1.  ")
+	assert.Regexp(t, `(?m)^ +born +1 +1 +20 +`, fromIndex, "what each term adds")
+	code, fromMemory, _ := perform(t.Context(), "search", "--corpus", corpus, "--explain", q.Text)
+	require.Equal(t, 0, code)
+	assert.Equal(t, fromMemory, fromIndex)
+
+	code, stdout, _ = perform(t.Context(), "search", "--index", dir, "--json", "--topk", "1", q.Text, "zzzz")
+	require.Equal(t, 0, code)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	require.Len(t, lines, 2)
+	assert.Contains(t, lines[0], `"id":"`+q.GoldPassages[0]+`"`)
+	assert.JSONEq(t, `{"query": "zzzz", "passages": []}`, lines[1])
+
+	code, stdout, _ = perform(t.Context(), "verify", "--index", dir, "--corpus", corpus)
+	assert.Equal(t, 0, code)
+	assert.Contains(t, stdout, "it belongs to "+corpus)
+	code, _, stderr = perform(t.Context(), "verify", "--index", dir, "--corpus", writeCorpus(t, 19))
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "does not belong to this corpus")
+}
+
+func TestInterruptedIndexGoesOn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	corpus, dir := writeCorpus(t, 20), filepath.Join(t.TempDir(), "index")
+	code, _, stderr := perform(ctx, "index", "--corpus", corpus, "--out", dir)
+	assert.Equal(t, 130, code)
+	assert.Contains(t, stderr, "the same command goes on")
+	code, _, stderr = perform(t.Context(), "index", "--corpus", corpus, "--out", dir)
+	assert.Equal(t, 0, code, stderr)
+}
+
+// serving starts the server on a free port and returns its address; stop ends it and returns its exit code and log.
+func serving(t *testing.T, args ...string) (address string, stop func() (int, string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, log lockedBuffer
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, append([]string{"serve", "--port", "0"}, args...), &out, &log) }()
+	found := regexp.MustCompile(`address=(http://\S+)/retrieve`)
+	deadline := time.Now().Add(20 * time.Second)
+	for address == "" {
+		if m := found.FindStringSubmatch(log.String()); m != nil {
+			address = m[1]
+		}
+		require.True(t, time.Now().Before(deadline) && len(code) == 0, log.String())
+		time.Sleep(2 * time.Millisecond)
+	}
+	return address, func() (int, string) {
+		cancel()
+		return <-code, log.String()
+	}
+}
+
+func TestServerAndProcessFindTheSameFromCorpusAndIndex(t *testing.T) {
+	corpus := writeCorpus(t, 60)
+	passages, questions := data.TinyWorld(1, 60)
+	inProcess, err := retrieve.NewBM25(passages, retrieve.DefaultBM25())
+	require.NoError(t, err)
+	var queries []string
+	for _, q := range questions {
+		queries = append(queries, q.Text)
+	}
+	want := inProcess.Search(t.Context(), queries, 5)
+	index := filepath.Join(t.TempDir(), "index")
+	for _, args := range [][]string{{"--corpus", corpus}, {"--corpus", corpus, "--index", index}, {"--index", index}} {
+		address, stop := serving(t, args...)
+		client, err := retrieve.NewClient(address, retrieve.DefaultClient())
+		require.NoError(t, err)
+		assert.Equal(t, want, client.Search(t.Context(), queries, 5), args)
+		response, err := http.Get(address + "/healthz")
+		require.NoError(t, err)
+		assert.Equal(t, 200, response.StatusCode)
+		require.NoError(t, response.Body.Close())
+		code, log := stop()
+		assert.Equal(t, 0, code, log)
+		assert.Contains(t, log, "level=INFO msg=stopping")
+	}
+}
+
+func TestServerOfADamagedIndexStops(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "index")
+	code, _, stderr := perform(t.Context(), "index", "--corpus", writeCorpus(t, 60), "--out", dir)
+	require.Equal(t, 0, code, stderr)
+	path := filepath.Join(dir, "passages.bin")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text[len(text)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	code, _, stderr = perform(t.Context(), "serve", "--port", "0", "--index", dir)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "the index is damaged")
+	assert.Contains(t, stderr, "--rebuild")
+}
+
+func TestServerRefusesAnIndexOfAnotherCorpusUnlessRebuilt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "index")
+	code, _, stderr := perform(t.Context(), "index", "--corpus", writeCorpus(t, 20), "--out", dir)
+	require.Equal(t, 0, code, stderr)
+	other := writeCorpus(t, 21)
+	code, _, stderr = perform(t.Context(), "serve", "--port", "0", "--index", dir, "--corpus", other)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "does not belong to this corpus")
+	_, stop := serving(t, "--index", dir, "--corpus", other, "--rebuild")
+	code, log := stop()
+	assert.Equal(t, 0, code)
+	assert.Contains(t, log, "21 passages")
+}
+
+func TestLogInJSON(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, stderr := perform(ctx, "serve", "--port", "0", "--corpus", writeCorpus(t, 5), "--log_format", "json")
+	for _, line := range strings.Split(strings.TrimSpace(stderr), "\n")[1:] {
+		assert.True(t, json.Valid([]byte(line)), line)
+	}
+	assert.Contains(t, stderr, `"msg":"serving"`)
+}
+
+func TestCorpusByName(t *testing.T) {
+	corpus := writeCorpus(t, 5)
+	folder := filepath.Join(t.TempDir(), "sets")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.Rename(filepath.Dir(corpus), filepath.Join(folder, "hotpotqa")))
+	code, stdout, stderr := perform(t.Context(), "search", "--data_dir", folder, "--corpus", "hotpotqa", "born")
+	require.Equal(t, 0, code, stderr)
+	assert.Contains(t, stdout, "  1.  ")
+}
+
+// An index that does not fit into memory should not show only when the process is killed.
+func TestSizeAndMemoryArePrintedBeforeACorpusIsRead(t *testing.T) {
+	corpus := writeCorpus(t, 5)
+	_, _, stderr := perform(t.Context(), "search", "--corpus", corpus, "born")
+	assert.Regexp(t, "^corpus "+regexp.QuoteMeta(corpus)+` has \d+ B; in memory it takes about [\d.]+ (B|KiB)\n`, stderr)
+	dir := filepath.Join(t.TempDir(), "index")
+	_, stdout, _ := perform(t.Context(), "index", "--corpus", corpus, "--out", dir)
+	assert.Regexp(t, `5 passages, \d+ terms, \d+ postings in [\d.]+ (B|KiB), texts in \d+ B;`, stdout)
+}
+
+func TestBadInputIsOneLineAndStatusTwo(t *testing.T) {
+	for want, args := range map[string][]string{
+		`there is no command "server"; want index`: {"server"},
+		"give --corpus FILE or --index DIR":        {"serve"},
+		"give --corpus FILE and --out DIR":         {"index", "--corpus", "x"},
+		"--rebuild needs the --corpus":             {"serve", "--index", "x", "--rebuild", "--port", "0"},
+		"--no_stemming belongs to the index":       {"search", "--index", "x", "--no_stemming", "q"},
+		`--kind is "dense"; want one of [bm25]`:    {"serve", "--corpus", "x", "--kind", "dense", "--port", "0"},
+		"--port is 70000, must be from 0 to 65535": {"serve", "--corpus", "x", "--port", "70000"},
+		`--log_format is "xml"`:                    {"serve", "--corpus", "x", "--log_format", "xml"},
+		`--log_level is "loud"`:                    {"serve", "--corpus", "x", "--log-level", "loud"},
+		"give at least one query":                  {"search", "--corpus", "x"},
+		"--topk is 0, must be at least 1":          {"search", "--corpus", "x", "--topk", "0", "q"},
+		"--explain and --json exclude each other":  {"search", "--corpus", "x", "--explain", "--json", "q"},
+		"unknown flag: --corpse; see --help":       {"serve", "--corpse", "x"},
+		`unexpected argument "x"; see --help`:      {"serve", "x"},
+		"give --index DIR":                         {"verify"},
+		"--workers is -1, must be at least 0":      {"index", "--corpus", "x", "--out", "y", "--workers", "-1"},
+	} {
+		code, stdout, stderr := perform(t.Context(), args...)
+		assert.Equal(t, 2, code, args)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	}
+	code, _, stderr := perform(t.Context(), "search", "--corpus", "none.jsonl", "q")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "none.jsonl")
+	code, _, stderr = perform(t.Context(), "search", "--index", t.TempDir(), "q")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "build one with retriever index")
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"index", "-h"}} {
+		code, stdout, _ := perform(t.Context(), args...)
+		assert.Equal(t, 0, code)
+		assert.Contains(t, stdout, "curl -d")
+	}
+	_, stdout, _ := perform(t.Context(), "serve", "--help")
+	assert.Contains(t, stdout, "--max_concurrent")
+	code, _, _ := perform(t.Context())
+	assert.Equal(t, 2, code)
+
+}
