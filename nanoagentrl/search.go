@@ -110,8 +110,12 @@ func (r *Run) outlasting(client *retrieve.Client) *retrieve.Outlast {
 	}
 }
 
-// whileSearchable does some work whose context ends when the search engine is given up. The error is then why.
+// whileSearchable does some work whose context ends when the search engine is given up. The error is then why. Only a
+// server can be given up.
 func (r *Run) whileSearchable(ctx context.Context, work func(context.Context) error) error {
+	if _, server := r.Searcher.(*retrieve.Outlast); !server {
+		return work(ctx)
+	}
 	inner, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	r.search.giveUp = giveUp
