@@ -7,18 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
-
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/ablation"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Answer a question about the method by experiment: train the variants of a suite with several seeds each,
@@ -45,32 +40,18 @@ Flags:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program
-	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	cli.Main(command)
 }
-
-// The exit codes: 130 is what shells give to a program that Ctrl-C ended.
-const exitOK, exitRunFailed, exitFault, exitInterrupted = 0, 1, 2, 130
 
 // errRuns says that runs failed, which has been told already.
 var errRuns = errors.New("runs failed; the same command tries them again")
 
-// command runs the program with the given arguments and returns its exit code.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	err := run(ctx, args, out, errOut)
-	switch {
-	case err == nil || errors.Is(err, pflag.ErrHelp):
-		return exitOK
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "ablations: interrupted; the same command goes on")
-		return exitInterrupted
-	}
-	fmt.Fprintf(errOut, "ablations: %v\n", err)
 	if errors.Is(err, errRuns) {
-		return exitRunFailed
+		err = cli.WithCode(cli.Failed, err)
 	}
-	return exitFault
+	return cli.Code("ablations", err, "the same command goes on", errOut)
 }
 
 // options are what stands on the command line.
@@ -84,11 +65,7 @@ type options struct {
 
 func parse(args []string, out, errOut io.Writer) (*options, error) {
 	o := &options{}
-	flags := pflag.NewFlagSet("ablations", pflag.ContinueOnError)
-	flags.SetOutput(errOut)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	flags := cli.Flags("ablations", usage, out)
 	flags.StringVar(&o.suite, "suite", "", "YAML file of the suite")
 	flags.StringVar(&o.grid.Out, "out", "runs/ablations", "folder of the runs, OUT/SUITE/VARIANT/seed-N")
 	flags.StringVar(&o.figures, "figures", "figures/ablations", "folder of figure and CSV of complete suites")
@@ -101,12 +78,10 @@ func parse(args []string, out, errOut io.Writer) (*options, error) {
 	flags.BoolVar(&o.list, "list", false, "show the runs and how far they are, and stop")
 	flags.BoolVar(&o.grid.Tiny, "dry_run", false, "try the suite with a tiny untrained model, two steps a run, in a "+
 		"temporary folder")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return nil, err
 	}
 	switch {
-	case flags.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q; settings are changed with --set key=value", flags.Arg(0))
 	case o.suite == "":
 		return nil, errors.New("no suite: give --suite FILE, for example --suite configs/ablations/loss_mask.yaml")
 	case flags.Changed("seeds") && o.grid.Seeds < 1:
@@ -162,7 +137,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 				suite.Seeds)
 		}
 	}
-	outcome, err := grid.Run(ctx, ablation.RunOptions{Parallel: o.parallel, Out: out, Terminal: isTerminal(out)})
+	outcome, err := grid.Run(ctx, ablation.RunOptions{Parallel: o.parallel, Out: out, Terminal: cli.IsTerminal(out)})
 	if outcome == nil {
 		return err
 	}
@@ -232,9 +207,4 @@ func quoted(text string) string {
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	}
 	return text
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

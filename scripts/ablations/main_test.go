@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const baseText = `run_dir: unused
@@ -96,13 +98,13 @@ func (w *world) call(ctx context.Context, args ...string) (code int, out, errOut
 func TestSuiteIsMadeListedAndWrittenIntoTheDocument(t *testing.T) {
 	w := newWorld(t)
 	code, out, errOut := w.call(t.Context(), w.args("--only", "cold", "--figures", w.figures)...)
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	require.Contains(t, out, "2 of 4 runs are there")
 	require.NoFileExists(t, w.figure, "a part of a suite is not published")
 	require.Contains(t, w.read(w.table), "| plain | 0 |")
 
 	code, out, errOut = w.call(t.Context(), w.args("--figures", w.figures, "--docs", w.doc, "--parallel", "2")...)
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	require.Contains(t, out, "2 runs to make, 2 complete")
 	require.Contains(t, out, "wrote    "+w.figure)
 	require.Contains(t, out, w.read(w.table))
@@ -113,10 +115,10 @@ func TestSuiteIsMadeListedAndWrittenIntoTheDocument(t *testing.T) {
 		filepath.ToSlash(w.doc)+"\n")
 
 	code, out, _ = w.call(t.Context(), w.args("--list")...)
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 	require.Contains(t, out, "4 of 4 runs are complete")
 	code, out, _ = w.call(t.Context(), w.args("--figures", w.figures, "--docs", w.doc)...)
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 	require.Contains(t, out, "0 runs to make, 4 complete")
 	require.Equal(t, doc, w.read(w.doc), "the same again")
 }
@@ -125,7 +127,7 @@ func TestDryRunTriesASuiteAndLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	w := newWorld(t)
 	code, out, errOut := w.call(t.Context(), "--suite", w.suite, "--dry-run", "--seeds", "1")
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	require.Contains(t, out, "| cold | 1 |")
 	require.Contains(t, out, "dry run  passed")
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
@@ -138,7 +140,7 @@ func TestDryRunTriesASuiteAndLeavesNothing(t *testing.T) {
 func TestFailedRunIsToldByTheExitCodeAndTheRestIsDone(t *testing.T) {
 	w := newWorld(t, "{name: plain, set: []}", "{name: broken, set: [model=nowhere/at/all]}")
 	code, out, errOut := w.call(t.Context(), w.args("--figures", w.figures, "--docs", w.doc)...)
-	require.Equal(t, exitRunFailed, code)
+	require.Equal(t, cli.Failed, code)
 	require.Contains(t, errOut, "2 runs failed")
 	require.Contains(t, out, "broken seed 1 FAILED")
 	require.Contains(t, out, "2 of 4 runs are there")
@@ -151,7 +153,7 @@ func TestInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	code, _, errOut := w.call(ctx, w.args()...)
-	require.Equal(t, exitInterrupted, code)
+	require.Equal(t, cli.Interrupted, code)
 	require.Contains(t, errOut, "the same command goes on")
 }
 
@@ -160,7 +162,7 @@ func TestSettingsOfOnesOwnDoNotReplaceThePublishedFigures(t *testing.T) {
 	t.Chdir(w.dir)
 	for _, args := range [][]string{{"--set", "topk=2"}, {"--seeds", "1", "--out", "one"}} {
 		code, out, errOut := w.call(t.Context(), append(w.args(), args...)...)
-		require.Equal(t, exitOK, code, errOut)
+		require.Equal(t, cli.OK, code, errOut)
 		require.Contains(t, out, "table, figure and CSV are in ")
 		require.NoDirExists(t, filepath.Join(w.dir, "figures"))
 	}
@@ -190,11 +192,11 @@ func TestBadCommandLinesAreRefused(t *testing.T) {
 		"learning_rat\"; did you mean lr":             w.args("--set", "learning_rat=1"),
 	} {
 		code, _, errOut := w.call(t.Context(), args...)
-		require.Equal(t, exitFault, code, want)
+		require.Equal(t, cli.Fault, code, want)
 		require.Contains(t, errOut, want)
 	}
 	require.NoDirExists(t, w.out)
 	code, out, _ := w.call(t.Context(), "--help")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 	require.Contains(t, out, "--parallel")
 }

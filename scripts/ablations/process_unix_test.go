@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 // childArgs is the environment variable that makes this test binary the command itself.
@@ -66,7 +68,7 @@ func TestKilledSuiteGoesOnToTheSameNumbers(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(w.out, "try", "cold", "seed-1", "result.json"))
 
 	code, out, errOut := w.call(t.Context(), args...)
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	require.Contains(t, out, "1 run to make, 1 complete")
 	require.Contains(t, w.read(filepath.Join(w.out, "try", "cold", "seed-1", "log.txt")), "resume   from step")
 	after := w.read(filepath.Join(w.figures, "try.csv"))
@@ -74,7 +76,7 @@ func TestKilledSuiteGoesOnToTheSameNumbers(t *testing.T) {
 	whole := newWorld(t)
 	whole.write(filepath.Join(whole.dir, "base.yaml"), strings.Replace(baseText, "steps: 1", "steps: 20", 1))
 	code, _, errOut = whole.call(t.Context(), whole.args("--seeds", "1", "--figures", whole.figures)...)
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	require.Equal(t, whole.read(filepath.Join(whole.figures, "try.csv")), after)
 }
 
@@ -87,7 +89,7 @@ func TestInterruptSavesAndEndsWith130(t *testing.T) {
 	err := child.Wait()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	require.Equal(t, exitInterrupted, exit.ExitCode())
+	require.Equal(t, cli.Interrupted, exit.ExitCode())
 	_, out, _ := w.call(t.Context(), w.args("--list")...)
 	require.Contains(t, out, "of 5000", "what was done is kept")
 	require.Contains(t, out, "0 of 4 runs are complete")

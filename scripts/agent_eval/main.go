@@ -4,19 +4,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
-	"github.com/spf13/pflag"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/scalemcp"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Plays a benchmark of scripted policies through the turn loop, the Episodes and the loss that training
@@ -40,63 +34,48 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
-// run returns the exit status: 0, 1 if the benchmark could not be played, 2 for bad input.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("agent_eval", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	return cli.Code("agent_eval", evaluate(ctx, args, stdout), "", stderr)
+}
+
+func evaluate(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := cli.Flags("agent_eval", usage, stdout)
 	method := flags.String("method", "", "search-r1, never-search or random-tool (default: all of them)")
 	name := flags.String("benchmark", benchmark, "the benchmark; there is one")
 	episodes := flags.Int("episodes", 120, "number of episodes")
 	seed := flags.Uint64("seed", 42, "seed of the tasks and of what the baselines guess")
 	asJSON := flags.Bool("json", false, "write one JSON object instead of a table")
-	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "agent_eval: %v\n", err)
-		return code
-	}
-	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return 0
-	} else if err != nil {
-		return fail(2, fmt.Errorf("%w; see --help", err))
+	if err := cli.Parse(flags, args); err != nil {
+		return err
 	}
 	methods := scalemcp.Methods
 	if flags.Changed("method") {
 		methods = []scalemcp.Method{scalemcp.Method(*method)}
 	}
 	switch {
-	case flags.NArg() > 0:
-		return fail(2, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0)))
 	case *name != benchmark:
-		return fail(2, fmt.Errorf("unknown benchmark %q; there is %s", *name, benchmark))
+		return fmt.Errorf("unknown benchmark %q; there is %s", *name, benchmark)
 	case *episodes < 1 || *episodes > maxEpisodes:
-		return fail(2, fmt.Errorf("--episodes is %d, must be from 1 to %d", *episodes, maxEpisodes))
+		return fmt.Errorf("--episodes is %d, must be from 1 to %d", *episodes, maxEpisodes)
 	}
 	for _, m := range methods {
 		if err := m.Validate(); err != nil {
-			return fail(2, err)
+			return err
 		}
 	}
 	results, err := play(ctx, methods, *episodes, *seed)
 	if err != nil {
-		return fail(1, err)
+		return cli.WithCode(cli.Failed, err)
 	}
 	if *asJSON {
 		err = writeJSON(stdout, results, *episodes, *seed, flags.Changed("method"))
 	} else {
 		err = writeTable(stdout, results, *episodes, *seed)
 	}
-	if err != nil {
-		return fail(1, err)
-	}
-	return 0
+	return cli.WithCode(cli.Failed, err)
 }
 
 // result is one row of the table.

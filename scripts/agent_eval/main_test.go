@@ -81,6 +81,6 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out, errs bytes.Buffer
-	assert.Equal(t, 1, run(ctx, nil, &out, &errs))
-	assert.Contains(t, errs.String(), "context canceled")
+	assert.Equal(t, 130, run(ctx, nil, &out, &errs))
+	assert.Contains(t, errs.String(), "interrupted")
 }

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
-
-	"github.com/spf13/pflag"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Makes checkpoints, each by one step of training from another kind of model, and writes what our code says
@@ -36,53 +33,41 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
-// run returns the exit status: 0, or 2 if a checkpoint could not be made.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("check_checkpoint", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	return cli.Code("check_checkpoint", makeAll(ctx, args, stdout), "", stderr)
+}
+
+func makeAll(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := cli.Flags("check_checkpoint", usage, stdout)
 	out := flags.String("out", "", "folder for the checkpoints, which must not exist or be empty")
 	tokenizers := flags.StringArray("tokenizer", nil, "pretrained model whose kind and tokenizer one more tiny model "+
 		"gets, a GGUF file or a Hugging Face folder; may be given several times")
 	models := flags.StringArray("model", nil, "pretrained model to start one more checkpoint from")
 	set := flags.StringArray("set", nil, "override a setting of the training runs, key=value; may be given several "+
 		"times")
-	fail := func(err error) int {
-		fmt.Fprintf(stderr, "check_checkpoint: %v\n", err)
-		return 2
+	if err := cli.Parse(flags, args); err != nil {
+		return err
 	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return 0
-	case err != nil:
-		return fail(fmt.Errorf("%w; see --help", err))
-	case flags.NArg() > 0:
-		return fail(fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0)))
-	case *out == "":
-		return fail(errors.New("give the folder for the checkpoints with --out"))
+	if *out == "" {
+		return errors.New("give the folder for the checkpoints with --out")
 	}
 	if err := checkEmpty(*out); err != nil {
-		return fail(err)
+		return err
 	}
 	list, err := subjects(*tokenizers, *models)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	for _, s := range list {
 		fmt.Fprintf(stdout, "==> %s\n", s.name)
 		if err := s.make(ctx, *out, *set, stdout); err != nil {
-			return fail(fmt.Errorf("%s: %w", s.name, err))
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return 0
+	return nil
 }
 
 // checkEmpty returns an error if dir holds anything: a run found there would be resumed instead of made.

@@ -72,7 +72,7 @@ func TestBadInput(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	code, stdout, stderr = command(ctx, "--json")
-	assert.Equal(t, 2, code)
+	assert.Equal(t, 130, code)
 	assert.Empty(t, stdout)
 	assert.Equal(t, "check_env: interrupted\n", stderr)
 }

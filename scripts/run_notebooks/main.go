@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/notebook/ipynb"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/notebook/kernel"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Runs notebooks from top to bottom with the GoNB kernel, without a browser, and checks them. A notebook
@@ -34,47 +32,39 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
-// run returns the exit status: 0, 1 if a notebook failed, 2 for bad input.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("run_notebooks", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	return cli.Code("run_notebooks", runAll(ctx, args, stdout), "", stderr)
+}
+
+func runAll(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := cli.Flags("run_notebooks", usage, stdout)
 	write := flags.Bool("write", false, "write the outputs into the files if the run had no error")
 	limit := flags.Duration("limit", 30*time.Minute, "the longest that a cell may take")
 	folder := flags.String("folder", "", "the --folder of setup_notebooks")
-	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "run_notebooks: %v\n", err)
-		return code
-	}
 	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return 0
+		return err
 	} else if err != nil {
-		return fail(2, fmt.Errorf("%w; see --help", err))
+		return fmt.Errorf("%w; see --help", err)
 	}
 	s, err := kernel.Default(ctx)
 	if err != nil {
-		return fail(2, err)
+		return err
 	}
 	if *folder != "" {
 		if s.Folder, err = filepath.Abs(*folder); err != nil {
-			return fail(2, err)
+			return err
 		}
 	}
 	paths := flags.Args()
 	if len(paths) == 0 {
 		if paths, _ = filepath.Glob(filepath.Join(s.Repository, "notebooks", "*.ipynb")); len(paths) == 0 {
-			return fail(2, errors.New("there are no notebooks"))
+			return errors.New("there are no notebooks")
 		}
 	}
-	code := 0
+	failed := 0
 	for _, path := range paths {
 		start := time.Now()
 		faults, err := check(ctx, s, path, *limit, *write)
@@ -83,14 +73,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		verdict := "ok    "
 		if len(faults) > 0 {
-			verdict, code = "FAILED", 1
+			verdict = "FAILED"
+			failed++
 		}
 		fmt.Fprintf(stdout, "%s  %s (%.0f s)\n", verdict, path, time.Since(start).Seconds())
 		for _, fault := range faults {
 			fmt.Fprintf(stdout, "        %s\n", fault)
 		}
 	}
-	return code
+	if failed > 0 {
+		return cli.WithCode(cli.Failed, fmt.Errorf("%d of %d notebooks failed", failed, len(paths)))
+	}
+	return nil
 }
 
 // check runs a notebook and returns what is wrong with it.

@@ -3,18 +3,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
-	"github.com/spf13/pflag"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/notebook/kernel"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Sets up what the notebooks need, in pinned versions:
@@ -35,73 +29,61 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
-// run returns the exit status: 0, 1 if something is missing, 2 for bad input.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("setup_notebooks", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	return cli.Code("setup_notebooks", setUp(ctx, args, stdout), "the same command goes on", stderr)
+}
+
+func setUp(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := cli.Flags("setup_notebooks", usage, stdout)
 	check := flags.Bool("check", false, "tell what is there, and change nothing")
 	noLab := flags.Bool("no_lab", false, "leave JupyterLab out")
 	folder := flags.String("folder", "", "folder of the programs and of the Python environment "+
 		"(default: in your cache folder)")
 	python := flags.String("python", "python3", "the Python that makes the environment")
-	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "setup_notebooks: %v\n", err)
-		return code
-	}
-	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return 0
-	} else if err != nil {
-		return fail(2, fmt.Errorf("%w; see --help", err))
-	}
-	if flags.NArg() > 0 {
-		return fail(2, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0)))
+	if err := cli.Parse(flags, args); err != nil {
+		return err
 	}
 	s, err := kernel.Default(ctx)
 	if err != nil {
-		return fail(1, err)
+		return cli.WithCode(cli.Failed, err)
 	}
 	s.Lab, s.Python = !*noLab, *python
 	if *folder != "" {
 		if s.Folder, err = filepath.Abs(*folder); err != nil {
-			return fail(2, err)
+			return err
 		}
 	}
 	if *check {
 		return report(ctx, s, stdout)
 	}
 	if err := s.Install(ctx, stdout); err != nil {
-		return fail(1, err)
+		return cli.WithCode(cli.Failed, err)
 	}
 	if s.Lab {
 		fmt.Fprintf(stdout, "Next: %s lab notebooks\n", s.Jupyter())
 	} else {
 		fmt.Fprintf(stdout, "Next: go run ./scripts/run_notebooks\n")
 	}
-	return 0
+	return nil
 }
 
 // report tells what is there.
-func report(ctx context.Context, s *kernel.Setup, stdout io.Writer) int {
-	code := 0
+func report(ctx context.Context, s *kernel.Setup, stdout io.Writer) error {
+	missing := 0
 	for _, part := range s.Parts(ctx) {
 		if part.Err == nil {
 			fmt.Fprintf(stdout, "ok       %s\n         in %s\n", part.Name, part.Where)
 			continue
 		}
-		code = 1
+		missing++
 		fmt.Fprintf(stdout, "missing  %s\n         in %s: %v\n", part.Name, part.Where, part.Err)
 	}
-	if code != 0 {
-		fmt.Fprintln(stdout, "To install what is missing: go run ./scripts/setup_notebooks")
+	if missing == 0 {
+		return nil
 	}
-	return code
+	return cli.WithCode(cli.Failed, fmt.Errorf("%d parts are missing; go run ./scripts/setup_notebooks installs them",
+		missing))
 }

@@ -8,18 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device/install"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device/probe"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Installs the XLA plugin that runs the maths fast, into your own plugin folder.
@@ -37,19 +33,15 @@ Options:
 
 func main() {
 	probe.Serve()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
-// run returns the exit status: 0, 1 if the plugin was installed but does not run here, 2 if it was not installed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := pflag.NewFlagSet("setup_xla", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	return cli.Code("setup_xla", setUp(ctx, args, stdout), "", stderr)
+}
+
+func setUp(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := cli.Flags("setup_xla", usage, stdout)
 	o := install.Options{Log: stdout}
 	from := flags.String("from", "auto", "source of the CPU plugin: auto, gomlx or pip")
 	flags.StringVar(&o.Wheel, "wheel", "", "install the CPU plugin from this Python wheel")
@@ -57,27 +49,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&o.CUDAVersion, "cuda_version", 0, "12 or 13 (default: the newest that the NVIDIA driver supports)")
 	flags.StringVar(&o.Folder, "folder", "", "plugin folder (default: yours, where programs look by themselves)")
 	flags.BoolVar(&o.Force, "force", false, "replace a plugin that is there")
-	fail := func(err error) int {
-		fmt.Fprintf(stderr, "setup_xla: %v\n", err)
-		return 2
-	}
-	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return 0
-	} else if err != nil {
-		return fail(fmt.Errorf("%w; see --help", err))
-	}
-	if flags.NArg() > 0 {
-		return fail(fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0)))
+	if err := cli.Parse(flags, args); err != nil {
+		return err
 	}
 	o.From = install.Source(*from)
 	if *cuda && (o.Wheel != "" || flags.Changed("from")) {
-		return fail(errors.New("--cuda goes with neither --wheel nor --from: they are for the CPU plugin"))
+		return errors.New("--cuda goes with neither --wheel nor --from: they are for the CPU plugin")
 	}
 	backend, err := installPlugin(ctx, o, *cuda, stdout)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	return tryOut(ctx, backend, o.Folder, stdout, stderr)
+	return tryOut(ctx, backend, o.Folder, stdout)
 }
 
 func installPlugin(ctx context.Context, o install.Options, cuda bool, stdout io.Writer) (backend string, err error) {
@@ -110,12 +93,12 @@ func installPlugin(ctx context.Context, o install.Options, cuda bool, stdout io.
 }
 
 // tryOut measures the backend in a child process, since a plugin may end the process that opens it.
-func tryOut(ctx context.Context, backend, folder string, stdout, stderr io.Writer) int {
+func tryOut(ctx context.Context, backend, folder string, stdout io.Writer) error {
 	const next = "Next: go run ./scripts/train --config configs/quickstart.yaml\n"
 	if !device.HasXLA {
 		fmt.Fprint(stdout, "This program was built without cgo, so it cannot try the plugin out, and training would run "+
 			"on pure Go.\nInstall a C compiler (gcc or clang), and build with CGO_ENABLED=1.\n", next)
-		return 0
+		return nil
 	}
 	if !searched(folder) {
 		fmt.Fprintf(stdout, "Programs look elsewhere for plugins. Set: export %s=%s\n", device.PluginPathVariable,
@@ -124,11 +107,10 @@ func tryOut(ctx context.Context, backend, folder string, stdout, stderr io.Write
 	}
 	result, err := probe.Measure(ctx, backend, 5*time.Minute)
 	if err != nil {
-		fmt.Fprintf(stderr, "setup_xla: the plugin is installed, but it does not run here: %v\n", err)
-		return 1
+		return cli.WithCode(cli.Failed, fmt.Errorf("the plugin is installed, but it does not run here: %w", err))
 	}
 	fmt.Fprintf(stdout, "Measured: %.0f GFLOPS in f32, %.0f in bf16\n%s", result.GFLOPSF32, result.GFLOPSBF16, next)
-	return 0
+	return nil
 }
 
 func pluginDir(folder, backend string) string {

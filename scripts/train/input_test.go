@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 func TestUnreachableRetrieverIsNamedQuickly(t *testing.T) {
@@ -138,7 +140,7 @@ func TestResumeWithOtherSettingsIsRefusedWithTheListOfThem(t *testing.T) {
 	require.Zero(t, code, errOut)
 	before := w.files()
 	code, _, errOut = w.train("--set", "lr=0.5", "--set", "group_size=4")
-	require.Equal(t, exitFault, code)
+	require.Equal(t, cli.Fault, code)
 	requireClear(t, errOut, "step 2 was made with other settings", "group_size: 2 -> 4\n", "lr: 0.25 -> 0.5\n",
 		"another run_dir")
 	require.Equal(t, before, w.files())

@@ -8,15 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
-
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Train a language model with reinforcement learning to search and answer, or to solve maths problems.
@@ -40,47 +36,31 @@ Flags:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program
-	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	cli.Main(command)
 }
 
-// The exit codes: 3 is a run that stop_on_collapse ended, 130 is what shells give to a program that Ctrl-C ended.
-const exitOK, exitFault, exitCollapsed, exitInterrupted = 0, 2, 3, 130
+// exitCollapsed is the exit code of a run that stop_on_collapse ended.
+const exitCollapsed = 3
 
 // command runs the program with the given arguments and returns its exit code.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	err := run(ctx, args, out)
-	switch {
-	case err == nil || errors.Is(err, pflag.ErrHelp):
-		return exitOK
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "train: interrupted; the same command goes on from the last checkpoint")
-		return exitInterrupted
-	case errors.Is(err, learn.ErrCollapsed):
-		fmt.Fprintf(errOut, "train: %v\n", err)
-		return exitCollapsed
-	default:
-		fmt.Fprintf(errOut, "train: %v\n", err)
-		return exitFault
+	if errors.Is(err, learn.ErrCollapsed) {
+		err = cli.WithCode(exitCollapsed, err)
 	}
+	return cli.Code("train", err, "the same command goes on from the last checkpoint", errOut)
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	ignoreFileSizeSignal()
-	flags := pflag.NewFlagSet("train", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.Usage = func() { fmt.Fprintf(out, "%s%s", usage, flags.FlagUsages()) }
+	flags := cli.Flags("train", usage, out)
 	settings := config.AddFlags(flags)
 	dry := flags.Bool("dry_run", false, "try everything with a tiny untrained model and a world made in memory")
 	evalOnly := flags.Bool("eval_only", false, "evaluate instead of training")
 	ckpt := flags.String("ckpt", "base", "with --eval_only: what to evaluate: base for the config's model, last or best of the run folder, or a folder")
 	profile := flags.Bool("profile", false, "write to standard error, at the end, where the device's time went")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q; settings are changed with --set key=value", flags.Arg(0))
 	}
 	if *evalOnly && *dry {
 		return errors.New("--dry_run and --eval_only exclude each other")
@@ -95,7 +75,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, change := range changes {
 		fmt.Fprintf(out, "set      %s\n", change)
 	}
-	opts := nanoagentrl.Options{Out: out, Terminal: isTerminal(out)}
+	opts := nanoagentrl.Options{Out: out, Terminal: cli.IsTerminal(out)}
 	if *dry {
 		return nanoagentrl.DryRun(ctx, cfg, opts)
 	}
@@ -117,9 +97,4 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "done     %d steps; metrics, samples and checkpoints are in %s\n", r.Trainer.Step(), cfg.RunDir)
 	return nil
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

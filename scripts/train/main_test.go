@@ -15,6 +15,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 // tinyFile is a config of a run that takes a fraction of a second.
@@ -100,7 +101,7 @@ func call(t *testing.T, args ...string) (code int, out, errOut string) {
 func (w *world) refused(args []string, want ...string) {
 	w.t.Helper()
 	code, _, errOut := w.train(args...)
-	require.Equal(w.t, exitFault, code, errOut)
+	require.Equal(w.t, cli.Fault, code, errOut)
 	requireClear(w.t, errOut, want...)
 	require.NotContains(w.t, strings.TrimSuffix(errOut, "\n"), "\n", "one line")
 	w.requireNoFiles()
@@ -220,10 +221,10 @@ func TestUnknownKeyEndsWithCodeTwoAndNamesTheNearest(t *testing.T) {
 
 func TestConfigThatIsNotThereIsNamed(t *testing.T) {
 	code, _, errOut := call(t, "--config", "no/such.yaml")
-	require.Equal(t, exitFault, code)
+	require.Equal(t, cli.Fault, code)
 	requireClear(t, errOut, "no/such.yaml", "no such file")
 	code, _, errOut = call(t)
-	require.Equal(t, exitFault, code)
+	require.Equal(t, cli.Fault, code)
 	requireClear(t, errOut, "no config: give --config FILE")
 }
 
@@ -251,6 +252,6 @@ func TestInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	require.Equal(t, exitInterrupted, command(ctx, []string{"--config", w.path}, &out, &errOut))
+	require.Equal(t, cli.Interrupted, command(ctx, []string{"--config", w.path}, &out, &errOut))
 	require.Equal(t, "train: interrupted; the same command goes on from the last checkpoint\n", errOut.String())
 }

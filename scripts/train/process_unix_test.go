@@ -18,6 +18,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 // The environment variables that make this test binary the command itself, with a limit on the size of files.
@@ -77,7 +78,7 @@ func TestFullDiskIsOneClearErrorAndLeavesNothingHalfWritten(t *testing.T) {
 			err := child.Run()
 			var exit *exec.ExitError
 			require.ErrorAs(t, err, &exit, errOut.String())
-			require.Equal(t, exitFault, exit.ExitCode(), errOut.String())
+			require.Equal(t, cli.Fault, exit.ExitCode(), errOut.String())
 			requireClear(t, errOut.String(), test.want...)
 			require.Equal(t, 1, strings.Count(errOut.String(), "\n"), errOut.String())
 			for _, name := range test.left {
@@ -142,7 +143,7 @@ func TestSignalSavesAndEndsWithCode130(t *testing.T) {
 		}
 		var exit *exec.ExitError
 		require.ErrorAs(t, child.Wait(), &exit)
-		require.Equal(t, exitInterrupted, exit.ExitCode(), errOut.String())
+		require.Equal(t, cli.Interrupted, exit.ExitCode(), errOut.String())
 		require.Equal(t, "train: interrupted; the same command goes on from the last checkpoint\n", errOut.String())
 		require.True(t, strings.HasPrefix(last, "saved "+w.run), last)
 		found, err := checkpoint.Latest(filepath.Join(w.run, "checkpoints"))

@@ -7,16 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/warmstart"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Make a warm start: a tiny model that knows the protocol but acts badly, by supervised training on made-up
@@ -38,45 +32,23 @@ Flags:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program
-	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	cli.Main(command)
 }
 
-// The exit codes: 130 is what shells give to a program that Ctrl-C ended.
-const exitOK, exitFault, exitInterrupted = 0, 2, 130
-
-// command runs the program with the given arguments and returns its exit code.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
-	err := run(ctx, args, out, errOut)
-	switch {
-	case err == nil || errors.Is(err, pflag.ErrHelp):
-		return exitOK
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintf(errOut, "warmstart: %v\nwarmstart: interrupted; the same command goes on\n", err)
-		return exitInterrupted
-	default:
-		fmt.Fprintf(errOut, "warmstart: %v\n", err)
-		return exitFault
-	}
+	return cli.Code("warmstart", run(ctx, args, out, errOut), "the same command goes on", errOut)
 }
 
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
-	flags := pflag.NewFlagSet("warmstart", pflag.ContinueOnError)
-	flags.SetOutput(errOut)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	flags := cli.Flags("warmstart", usage, out)
 	path := flags.String("config", "", "YAML file with the recipe")
 	dir := flags.String("out", "", "folder for the model")
 	set := flags.StringArray("set", nil, "override one setting, key=value, with points between the parts of a key and "+
 		"numbers from 1 for stages; may be given several times")
 	profile := flags.Bool("profile", false, "write to standard error, at the end, where the device's time went")
-	switch err := flags.Parse(args); {
+	switch err := cli.Parse(flags, args); {
 	case err != nil:
 		return err
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; settings are changed with --set key=value", flags.Arg(0))
 	case *path == "":
 		return errors.New("no recipe: give --config FILE, for example --config configs/warmstart_facts.yaml")
 	case *dir == "":
@@ -89,7 +61,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	for _, change := range changes {
 		fmt.Fprintf(out, "set      %s\n", change)
 	}
-	opts := warmstart.Options{Dir: *dir, Out: out, Terminal: isTerminal(out)}
+	opts := warmstart.Options{Dir: *dir, Out: out, Terminal: cli.IsTerminal(out)}
 	if *profile {
 		opts.Profile = errOut
 	}
@@ -100,9 +72,4 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	fmt.Fprintf(out, "done     %.2fM tokens, %.0f s; the model is in %s (%.2f MB)\n", float64(result.Tokens)/1e6,
 		result.Seconds, filepath.Clean(*dir), float64(result.WeightBytes)/1e6)
 	return nil
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 func call(t *testing.T, ctx context.Context, args ...string) (code int, out, errOut string) {
@@ -30,7 +32,7 @@ eval: {questions: 2}
 
 func TestHelpShowsExamples(t *testing.T) {
 	code, out, errOut := call(t, t.Context(), "--help")
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, cli.OK, code)
 	assert.Contains(t, out, "--config configs/warmstart_facts.yaml --out configs/warmstart_facts")
 	assert.Empty(t, errOut)
 }
@@ -48,7 +50,7 @@ func TestFaultsAreNamedAndNothingIsWritten(t *testing.T) {
 		"none.yaml":                                {"--config", "none.yaml", "--out", dir},
 	} {
 		code, _, errOut := call(t, t.Context(), args...)
-		assert.Equal(t, exitFault, code)
+		assert.Equal(t, cli.Fault, code)
 		assert.Contains(t, errOut, want)
 		assert.NoDirExists(t, dir)
 	}
@@ -61,10 +63,10 @@ func TestMakesAModel(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	code, _, errOut := call(t, stopped, "--config", path, "--out", dir)
-	assert.Equal(t, exitInterrupted, code)
+	assert.Equal(t, cli.Interrupted, code)
 	assert.Contains(t, errOut, "interrupted; the same command goes on")
 	code, out, errOut := call(t, t.Context(), "--config", path, "--out", dir, "--set", "seed=1")
-	require.Equal(t, exitOK, code, errOut)
+	require.Equal(t, cli.OK, code, errOut)
 	assert.Contains(t, out, "done     0.00M tokens")
 	for _, name := range []string{"model.safetensors", "config.json", "tokenizer.json", "recipe.yaml",
 		"warmstart.json"} {
