@@ -57,10 +57,12 @@ type Recipe struct {
 type Model struct {
 	// Layers is the number of blocks, Hidden the width, Heads and KVHeads the numbers of query heads and of key and
 	// value heads, Intermediate the width of the feed-forward layers.
-	Layers       int `yaml:"layers" min:"1"`
-	Hidden       int `yaml:"hidden" min:"2"`
-	Heads        int `yaml:"heads" min:"1"`
-	KVHeads      int `yaml:"kv_heads" min:"1"`
+	Layers  int `yaml:"layers" min:"1"`
+	Hidden  int `yaml:"hidden" min:"2"`
+	Heads   int `yaml:"heads" min:"1"`
+	KVHeads int `yaml:"kv_heads" min:"1"`
+	// HeadDim is the width of a head; 0 takes Hidden / Heads.
+	HeadDim      int `yaml:"head_dim" min:"0"`
 	Intermediate int `yaml:"intermediate" min:"1"`
 	// MaxPositions is the longest episode in tokens; RopeTheta the base of the rotary frequencies.
 	MaxPositions int     `yaml:"max_positions" min:"32"`
@@ -70,6 +72,16 @@ type Model struct {
 	// PreviousHeads is the number of heads of the first layer that look back 1, 2, 3 … tokens from the start, by their
 	// biases alone; 0 leaves all heads as they are drawn.
 	PreviousHeads int `yaml:"previous_heads" min:"0"`
+	// MatchHeads is the number of heads of the last layer that look, from the start, for a place that follows the same
+	// tokens as the next one will; it needs heads that look back. 0 leaves all heads as they are drawn.
+	MatchHeads int `yaml:"match_heads" min:"0"`
+}
+
+func (m *Model) headDim() int {
+	if m.HeadDim > 0 {
+		return m.HeadDim
+	}
+	return m.Hidden / m.Heads
 }
 
 // Optimizer holds AdamW's settings; the learning rate belongs to the stages.
@@ -231,14 +243,23 @@ func (r *Recipe) Validate() error {
 		faults = append(faults, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 	}
 	m := r.Model
-	if m.Heads > 0 && m.Hidden%(2*m.Heads) != 0 {
-		fault("model.hidden", "%d is not a multiple of 2 x heads (%d)", m.Hidden, 2*m.Heads)
+	switch {
+	case m.HeadDim%2 != 0:
+		fault("model.head_dim", "%d is odd", m.HeadDim)
+	case m.HeadDim == 0 && m.Heads > 0 && m.Hidden%(2*m.Heads) != 0:
+		fault("model.hidden", "%d is not a multiple of 2 x heads (%d), and there is no head_dim", m.Hidden, 2*m.Heads)
 	}
 	if m.KVHeads > 0 && m.Heads%m.KVHeads != 0 {
 		fault("model.kv_heads", "%d does not divide heads (%d)", m.KVHeads, m.Heads)
 	}
 	if m.PreviousHeads > m.Heads {
 		fault("model.previous_heads", "%d of %d heads", m.PreviousHeads, m.Heads)
+	}
+	if m.MatchHeads > m.Heads {
+		fault("model.match_heads", "%d of %d heads", m.MatchHeads, m.Heads)
+	}
+	if m.MatchHeads > 0 && (m.PreviousHeads == 0 || m.Layers < 2) {
+		fault("model.match_heads", "needs previous_heads in a layer before the last")
 	}
 	for key, shares := range map[string][]float64{
 		"one_hop": {r.OneHop.AtOnce, r.OneHop.PoorQuery, r.OneHop.WrongPassage, r.OneHop.Right},

@@ -41,6 +41,7 @@ func TestRecipeFaultsNameTheKey(t *testing.T) {
 		"task=chess":              `task: got "chess", want one of facts, sums`,
 		"save_dtype=f8":           `save_dtype: got "f8"`,
 		"model.hidden=100":        "model.hidden: 100 is not a multiple of 2 x heads (8)",
+		"model.head_dim=33":       "model.head_dim: 33 is odd",
 		"model.kv_heads=3":        "model.kv_heads: 3 does not divide heads (4)",
 		"model.previous_heads=5":  "model.previous_heads: 5 of 4 heads",
 		"one_hop.right=0.5":       "one_hop: the shares add up to 1.23, want 1",
