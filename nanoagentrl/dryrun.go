@@ -48,7 +48,7 @@ func DryRun(ctx context.Context, cfg *config.Config, opts Options) error {
 		return fmt.Errorf("dry run: %w", err)
 	}
 	defer first.Close()
-	quiet := Options{Reporter: learn.NewConsole(io.Discard, false), like: first}
+	quiet := Options{Reporter: learn.NewConsole(io.Discard, false), Device: first.Device}
 	second, err := dryPass(ctx, in("parts"), quiet, dryStop)
 	if err != nil {
 		return fmt.Errorf("dry run, interrupted after %d steps: %w", dryStop, err)

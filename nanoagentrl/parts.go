@@ -156,9 +156,6 @@ func (r *Run) loadModel(ctx context.Context, name string) (*policy.Policy, error
 	if err != nil {
 		return nil, err
 	}
-	if like := r.opts.like; like != nil {
-		p.Program = like.Policy.Program
-	}
 	asks, err := lastTokens(prompter, tok, r.questions)
 	if err != nil {
 		p.Free()

@@ -44,8 +44,9 @@ type Options struct {
 	// Reporter replaces the progress lines on Out.
 	Reporter learn.Reporter
 
-	// like is a run with an open device, and a random model of the same shape, whose graphs are used again.
-	like *Run
+	// Device is one that is open already, which the run leaves open; nil opens the config's backend. Runs one after the
+	// other on one device use again what was compiled.
+	Device *device.Device
 }
 
 // Run is an opened experiment: a policy, the data and the search engine, ready to train or to be evaluated.
@@ -89,8 +90,8 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Run, err er
 			r.Close()
 		}
 	}()
-	if opts.like != nil {
-		r.Device = opts.like.Device
+	if opts.Device != nil {
+		r.Device = opts.Device
 	} else if r.Device, err = device.Open(cfg.Backend); err != nil {
 		return nil, err
 	}
@@ -298,7 +299,7 @@ func (r *Run) Close() {
 			p.Free()
 		}
 	}
-	if r.Device != nil && r.opts.like == nil {
+	if r.Device != nil && r.opts.Device == nil {
 		r.Device.Close()
 	}
 	r.search.close()

@@ -35,6 +35,8 @@ type Cell struct {
 	Skip bool
 	// settings are what the run must have been made with to count.
 	settings map[string]string
+	// devices lends what the run is made on.
+	devices *pool
 }
 
 // Name is how the run is called in messages.

@@ -10,12 +10,14 @@ import (
 	"sync"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
 )
 
 // RunOptions say how a grid is run.
 type RunOptions struct {
-	// Parallel is the number of runs at a time, at least 1. Each opens a device of its own, which uses all cores.
+	// Parallel is the number of runs at a time, at least 1. Each has a device of its own, which uses all cores.
 	Parallel int
 	// Out receives the progress; nil drops it. Terminal says that a line of it can be overwritten there.
 	Out      io.Writer
@@ -51,6 +53,11 @@ func (g *Grid) Run(ctx context.Context, opts RunOptions) (*Outcome, error) {
 	todo, outcome, err := g.plan()
 	if err != nil {
 		return nil, err
+	}
+	devices := &pool{}
+	defer devices.close()
+	for _, cell := range todo {
+		cell.devices = devices
 	}
 	board := newBoard(g, todo, opts)
 	board.begin(outcome)
@@ -128,11 +135,8 @@ func (g *Grid) one(ctx context.Context, cell *Cell, board *board, outcome *Outco
 	}
 }
 
-// opening guards the opening of runs: a backend that is being opened changes what belongs to the whole process.
-var opening sync.Mutex
-
 // train makes a run, or goes on with it. What it prints goes into its folder. A panic of graph code is an error of this
-// run alone.
+// run alone, whose device is not used again.
 func train(ctx context.Context, cell *Cell, report learn.Reporter) (result *Result, err error) {
 	if err := cell.begin(); err != nil {
 		return nil, err
@@ -154,16 +158,24 @@ func train(ctx context.Context, cell *Cell, report learn.Reporter) (result *Resu
 	if c, ok := report.(*cellReporter); ok {
 		c.Console = learn.NewConsole(log, false)
 	}
-	opening.Lock()
-	run, err := nanoagentrl.Open(ctx, cell.Config, nanoagentrl.Options{Out: log, Reporter: report})
-	opening.Unlock()
+	dev, err := cell.devices.take(cell.Config.Backend)
 	if err != nil {
 		return nil, err
 	}
-	defer run.Close()
-	if err := run.Train(ctx); err != nil {
+	err = trainOn(ctx, dev, cell.Config, log, report)
+	cell.devices.give(cell.Config.Backend, dev)
+	if err != nil {
 		return nil, err
 	}
-	device, _, _ := strings.Cut(run.Device.String(), " (")
-	return cell.finish(device)
+	name, _, _ := strings.Cut(dev.String(), " (")
+	return cell.finish(name)
+}
+
+func trainOn(ctx context.Context, dev *device.Device, cfg *config.Config, log io.Writer, report learn.Reporter) error {
+	run, err := nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{Device: dev, Out: log, Reporter: report})
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	return run.Train(ctx)
 }

@@ -47,6 +47,9 @@ type Device struct {
 
 	mu    sync.Mutex
 	funcs []*Func
+
+	sharing sync.Mutex
+	shared  map[string]*Func // by name and key
 }
 
 // Open opens the device that choice asks for: "auto" takes CUDA, else XLA on the CPU, else pure Go. Nothing is
@@ -105,7 +108,11 @@ func openGo(reason string) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the pure Go backend: %w", err)
 	}
-	return &Device{Backend: backend, Kind: Go, Reason: reason}, nil
+	return newDevice(backend, Go, reason), nil
+}
+
+func newDevice(backend backends.Backend, kind Kind, reason string) *Device {
+	return &Device{Backend: backend, Kind: kind, Reason: reason, shared: map[string]*Func{}}
 }
 
 // String describes the device and why it was chosen in one line.

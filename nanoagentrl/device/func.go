@@ -39,6 +39,20 @@ func (d *Device) NewFunc(name string, build func(inputs []*graph.Node) []*graph.
 	return f
 }
 
+// SharedFunc returns the Func that was made on this device under the same name and key, or makes it, so that what one
+// run compiled serves the next. The key holds all that build depends on beside its inputs.
+func (d *Device) SharedFunc(name, key string, build func(inputs []*graph.Node) []*graph.Node) *Func {
+	d.sharing.Lock()
+	defer d.sharing.Unlock()
+	key = name + "\n" + key
+	f, ok := d.shared[key]
+	if !ok {
+		f = d.NewFunc(name, build)
+		d.shared[key] = f
+	}
+	return f
+}
+
 // Call runs the function on tensors and returns its outputs, which the caller frees with Free.
 func (f *Func) Call(inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
 	before, start := f.built.Load(), time.Now()

@@ -45,7 +45,7 @@ func openXLA(kind Kind) (*Device, error) {
 	if kind == CUDA {
 		reason = "a CUDA device and its plugin were found"
 	}
-	return &Device{Backend: backend, Kind: kind, Reason: reason}, nil
+	return newDevice(backend, kind, reason), nil
 }
 
 func installHint(kind Kind) string {

@@ -57,12 +57,12 @@ const numScalars = 8
 func NewAdamW(dev *device.Device, numParams int, opts AdamWOptions) *AdamW {
 	return &AdamW{
 		dev: dev, opts: opts, m: make([]*tensors.Tensor, numParams), v: make([]*tensors.Tensor, numParams),
-		update: dev.NewFunc("AdamW", func(in []*Node) []*Node { // p, m, v, g, scalars
+		update: dev.SharedFunc("AdamW", "", func(in []*Node) []*Node { // p, m, v, g, scalars
 			p, m, v := adamWUpdate(in[0], in[1], in[2], in[3], in[4])
 			return []*Node{p, m, v}
 		}),
-		zeros: dev.NewFunc("zeros", func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} }),
-		squares: dev.NewFunc("sum of squares", func(in []*Node) []*Node {
+		zeros: dev.SharedFunc("zeros", "", func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} }),
+		squares: dev.SharedFunc("sum of squares", "", func(in []*Node) []*Node {
 			return []*Node{ReduceAllSum(Mul(in[0], in[0]))}
 		}),
 	}

@@ -49,6 +49,13 @@ type RopeScaling struct {
 	OriginalMaxPositions                  int
 }
 
+// graphKey names everything in the config that graphs depend on beside their inputs.
+func (c *Config) graphKey() string {
+	copied := *c
+	copied.RopeScaling = nil // an address; it only changes the rotary tables, which are inputs
+	return fmt.Sprintf("%+v", copied)
+}
+
 // Validate returns an error that names the first field whose value no model can have.
 func (c *Config) Validate() error {
 	for _, f := range []struct {

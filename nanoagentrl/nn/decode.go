@@ -15,26 +15,26 @@ import (
 type decodeGraphs struct{ block, sample, greedy, logits, write *device.Func }
 
 func newDecodeGraphs(dev *device.Device, cfg *Config) *decodeGraphs {
-	n := cfg.numLayerParams()
+	n, key := cfg.numLayerParams(), cfg.graphKey()
 	return &decodeGraphs{
-		block: dev.NewFunc("cached block", func(in []*Node) []*Node { // parameters, x, cos, sin, [keys, values, lens]
+		block: dev.SharedFunc("cached block", key, func(in []*Node) []*Node { // parameters, x, cos, sin, [keys, values, lens]
 			return blockCached(cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3:])
 		}),
-		sample: dev.NewFunc("sample", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp, uniform [B]
+		sample: dev.SharedFunc("sample", key, func(in []*Node) []*Node { // norm, output, x [B, D], invTemp, uniform [B]
 			scores, raw := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := inverseCDF(scores, in[4])
 			return []*Node{ids, measure(scores, Mul(pick(raw, ids), in[3])).logp}
 		}),
-		greedy: dev.NewFunc("greedy", func(in []*Node) []*Node { // norm, output, x [B, D], invTemp
+		greedy: dev.SharedFunc("greedy", key, func(in []*Node) []*Node { // norm, output, x [B, D], invTemp
 			scores, raw := logits(cfg, in[0], in[1], in[2], in[3])
 			ids := ArgMax(scores, -1, dtypes.Int32)
 			return []*Node{ids, measure(scores, Mul(pick(raw, ids), in[3])).logp}
 		}),
-		logits: dev.NewFunc("logits", func(in []*Node) []*Node { // norm, output, x [B, D]
+		logits: dev.SharedFunc("logits", key, func(in []*Node) []*Node { // norm, output, x [B, D]
 			scores, _ := logits(cfg, in[0], in[1], in[2], ScalarOne(in[2].Graph(), dtypes.Float32))
 			return []*Node{scores}
 		}),
-		write: dev.NewFunc("cache write", func(in []*Node) []*Node { // cache, fresh, lens, counts
+		write: dev.SharedFunc("cache write", key, func(in []*Node) []*Node { // cache, fresh, lens, counts
 			return []*Node{cacheWrite(in[0], in[1], in[2], in[3])}
 		}),
 	}

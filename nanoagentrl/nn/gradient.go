@@ -310,13 +310,10 @@ func (o *Outcome) collect(out []*tensors.Tensor, n int) error {
 	return nil
 }
 
-// headGradFunc compiles the head's backward pass for a loss once.
+// headGradFunc returns the head's backward pass for a loss.
 func (p *Program) headGradFunc(loss Loss) *device.Func {
-	if fn, ok := p.headGrads[loss.Name]; ok {
-		return fn
-	}
 	// norm, output, rows, normedT, labels, invTemp, inside, extras
-	fn := p.dev.NewFunc("head gradient "+loss.Name, func(in []*Node) []*Node {
+	return p.dev.SharedFunc("head gradient "+loss.Name, p.cfg.graphKey(), func(in []*Node) []*Node {
 		g := headBackward(&p.cfg, in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7:], loss.Fn)
 		out := []*Node{g.rows, g.norm, g.outputT, g.logp, g.entropy}
 		if g.sums != nil {
@@ -324,8 +321,6 @@ func (p *Program) headGradFunc(loss Loss) *device.Func {
 		}
 		return out
 	})
-	p.headGrads[loss.Name] = fn
-	return fn
 }
 
 // spread puts the gradients of the predicting rows back at their places among all tokens; the others get 0.

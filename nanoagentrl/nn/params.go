@@ -40,7 +40,7 @@ func NewParams(dev *device.Device, cfg Config, dtype dtypes.DType,
 			p.Free()
 		}
 	}()
-	p.cast = dev.NewFunc("cast", func(in []*graph.Node) []*graph.Node {
+	p.cast = dev.SharedFunc("cast", dtype.String(), func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ConvertDType(in[0], dtype)}
 	})
 	for i, param := range cfg.Params() {

@@ -24,9 +24,7 @@ type Program struct {
 	embedGrad, add, zeros, transpose               *device.Func
 	// keepBudget bounds the bytes that blocks keep for their backward pass.
 	keepBudget int
-	// headGrads are the backward passes of the head by the name of their loss.
-	headGrads map[string]*device.Func
-	decode    *decodeGraphs
+	decode     *decodeGraphs
 }
 
 // headBudget bounds the size in bytes of one chunk of logits.
@@ -35,53 +33,54 @@ const headBudget = 128 << 20
 // DefaultKeepBudget bounds, in bytes, what the blocks keep of the forward pass for the backward pass.
 const DefaultKeepBudget = 1_500_000_000
 
-// NewProgram prepares the graphs; each is compiled when it first meets a shape.
+// NewProgram prepares the graphs; each is compiled when it first meets a shape. Programs of equal models on one device
+// share what was compiled.
 func NewProgram(dev *device.Device, cfg Config) *Program {
-	p := &Program{dev: dev, cfg: cfg, keepBudget: DefaultKeepBudget, headGrads: map[string]*device.Func{}}
+	p := &Program{dev: dev, cfg: cfg, keepBudget: DefaultKeepBudget}
 	p.chunk = 1 << int(math.Log2(max(16, float64(headBudget)/float64(4*cfg.VocabSize))))
-	n := cfg.numLayerParams()
-	p.embed = dev.NewFunc("embed", func(in []*Node) []*Node { // embedding, ids [N, 1]
+	n, key := cfg.numLayerParams(), cfg.graphKey()
+	p.embed = dev.SharedFunc("embed", key, func(in []*Node) []*Node { // embedding, ids [N, 1]
 		return []*Node{ConvertDType(Gather(in[0], in[1]), dtypes.Float32)} // [N, D]
 	})
-	p.block = dev.NewFunc("block", func(in []*Node) []*Node { // parameters, x, cos, sin, valid
+	p.block = dev.SharedFunc("block", key, func(in []*Node) []*Node { // parameters, x, cos, sin, valid
 		y, _ := blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])
 		return []*Node{y}
 	})
-	p.blockKeep = dev.NewFunc("block, kept", func(in []*Node) []*Node { // parameters, x, cos, sin, valid
+	p.blockKeep = dev.SharedFunc("block, kept", key, func(in []*Node) []*Node { // parameters, x, cos, sin, valid
 		y, keep := blockForward(&p.cfg, layerOf(in[:n]), in[n], in[n+1], in[n+2], in[n+3])
 		return append([]*Node{y}, keep.list()...)
 	})
-	p.blockGrad = dev.NewFunc("block gradient", func(in []*Node) []*Node { // parameters, x, kept, cos, sin, valid, dy
+	p.blockGrad = dev.SharedFunc("block gradient", key, func(in []*Node) []*Node { // parameters, x, kept, cos, sin, valid, dy
 		rest := in[n+1+numKept:]
 		g := blockBackward(&p.cfg, layerOf(in[:n]), in[n], keptOf(in[n+1:]), rest[0], rest[1], rest[2], rest[3])
 		return slices.Concat([]*Node{g.dx}, g.vectors, g.kept, g.inputs)
 	})
-	p.weightGrad = dev.NewFunc("weight gradient", func(in []*Node) []*Node { // kept, inputs
+	p.weightGrad = dev.SharedFunc("weight gradient", key, func(in []*Node) []*Node { // kept, inputs
 		return weightGradients(in[:numMatrices], in[numMatrices:])
 	})
-	p.gatherRows = dev.NewFunc("gather rows", func(in []*Node) []*Node { // x [N, D], places [n, 1]
+	p.gatherRows = dev.SharedFunc("gather rows", key, func(in []*Node) []*Node { // x [N, D], places [n, 1]
 		return []*Node{Gather(in[0], in[1])} // [n, D]
 	})
-	p.head = dev.NewFunc("head", func(in []*Node) []*Node { // norm, output, rows, labels, invTemp
+	p.head = dev.SharedFunc("head", key, func(in []*Node) []*Node { // norm, output, rows, labels, invTemp
 		logp, entropy := headForward(&p.cfg, in[0], in[1], in[2], in[3], in[4])
 		return []*Node{logp, entropy}
 	})
-	p.headInput = dev.NewFunc("head input", func(in []*Node) []*Node { // norm, output, rows
+	p.headInput = dev.SharedFunc("head input", key, func(in []*Node) []*Node { // norm, output, rows
 		return []*Node{headInput(&p.cfg, in[0], in[1], in[2])} // [D, n]
 	})
-	p.transpose = dev.NewFunc("transpose", func(in []*Node) []*Node { return []*Node{Transpose(in[0], 0, 1)} })
-	p.spreadRows = dev.NewFunc("spread rows", func(in []*Node) []*Node { // places [N, 1], chunks [n, D]
+	p.transpose = dev.SharedFunc("transpose", key, func(in []*Node) []*Node { return []*Node{Transpose(in[0], 0, 1)} })
+	p.spreadRows = dev.SharedFunc("spread rows", key, func(in []*Node) []*Node { // places [N, 1], chunks [n, D]
 		chunks := append([]*Node{}, in[1:]...)
 		zero := Zeros(in[0].Graph(), in[1].Shape())
 		rows := Concatenate(append(chunks, SliceAxis(zero, 0, AxisRange(0, 1))), 0)
 		return []*Node{Gather(rows, in[0])} // [N, D]
 	})
-	p.embedGrad = dev.NewFunc("embedding gradient", func(in []*Node) []*Node { // sum [V, D], ids [N, 1], dx [N, D]
+	p.embedGrad = dev.SharedFunc("embedding gradient", key, func(in []*Node) []*Node { // sum [V, D], ids [N, 1], dx [N, D]
 		return []*Node{ScatterSum(in[0], in[1], in[2], false, false)}
 	})
-	p.zeros = dev.NewFunc("zeros", func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} })
+	p.zeros = dev.SharedFunc("zeros", key, func(in []*Node) []*Node { return []*Node{ZerosLike(in[0])} })
 	p.decode = newDecodeGraphs(dev, &p.cfg)
-	p.add = dev.NewFunc("add", func(in []*Node) []*Node { return []*Node{Add(in[0], in[1])} })
+	p.add = dev.SharedFunc("add", key, func(in []*Node) []*Node { return []*Node{Add(in[0], in[1])} })
 	return p
 }
 

@@ -23,8 +23,6 @@ type Critic struct {
 	weight, bias *tensors.Tensor
 
 	values *device.Func
-	// grads are the backward passes of the head by the name of their loss.
-	grads map[string]*device.Func
 }
 
 // The names of the head's tensors, after those of the body.
@@ -36,7 +34,7 @@ const (
 // NewCritic returns a critic that starts from copies of a model's weights, with a head of zeros: it predicts 0
 // everywhere. The graphs of the blocks are those of program.
 func NewCritic(program *Program, model *Params) (c *Critic, err error) {
-	c = &Critic{program: program, grads: map[string]*device.Func{}}
+	c = &Critic{program: program}
 	defer func() {
 		if err != nil {
 			c.Free()
@@ -56,7 +54,7 @@ func NewCritic(program *Program, model *Params) (c *Critic, err error) {
 	if c.bias, err = device.Upload(program.dev, make([]float32, 1), 1); err != nil {
 		return nil, fmt.Errorf("critic: %w", err)
 	}
-	c.values = program.dev.NewFunc("values", func(in []*Node) []*Node { // norm, weight, bias, rows
+	c.values = program.dev.SharedFunc("values", program.cfg.graphKey(), func(in []*Node) []*Node { // norm, weight, bias, rows
 		_, values := valueForward(&program.cfg, in[0], in[1], in[2], in[3])
 		return []*Node{values}
 	})
@@ -214,17 +212,12 @@ func (c *Critic) headBackward(batch *Batch, x *tensors.Tensor, loss Loss, grads 
 	return sums, dx, err
 }
 
-// gradFunc compiles the head's backward pass for a loss once.
+// gradFunc returns the head's backward pass for a loss.
 func (c *Critic) gradFunc(loss Loss) *device.Func {
-	if fn, ok := c.grads[loss.Name]; ok {
-		return fn
-	}
 	// norm, weight, bias, rows, inside, extras
-	fn := c.program.dev.NewFunc("value gradient "+loss.Name, func(in []*Node) []*Node {
+	return c.program.dev.SharedFunc("value gradient "+loss.Name, c.program.cfg.graphKey(), func(in []*Node) []*Node {
 		return valueBackward(&c.program.cfg, in[0], in[1], in[2], in[3], in[4], in[5:], loss.Fn)
 	})
-	c.grads[loss.Name] = fn
-	return fn
 }
 
 // valueForward returns the normed rows [n, D] and the values [n] for rows [n, D] of the residual stream.
