@@ -87,6 +87,8 @@ func (n *Node) run(home, port string) {
 	output, err := n.process.StdoutPipe()
 	require.NoError(n.t, err)
 	n.process.Stderr = log
+	_, err = n.process.StdinPipe() // The node ends with its input, also when the test is killed.
+	require.NoError(n.t, err)
 	require.NoError(n.t, n.process.Start())
 	listening, ended := make(chan string, 1), make(chan struct{})
 	n.ended = ended
@@ -108,11 +110,11 @@ func (n *Node) run(home, port string) {
 	case <-ended:
 		text, _ := os.ReadFile(log.Name())
 		n.t.Fatalf("the node did not start:\n%s", text)
-	case <-time.After(3 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		_ = n.process.Process.Kill()
 		<-ended
 		text, _ := os.ReadFile(log.Name())
-		n.t.Fatalf("the node did not answer within 3 minutes:\n%s", text)
+		n.t.Fatalf("the node did not answer within 5 minutes:\n%s", text)
 	}
 }
 

@@ -237,10 +237,15 @@ func (b *builder) loadFile(ctx context.Context, group *errgroup.Group, path stri
 		if err != nil {
 			return place, "", err
 		}
+		if len(passages) == 0 { // blank lines
+			continue
+		}
 		items := make([]item, len(passages))
 		for i, p := range passages {
 			items[i] = item{p, place, path, lineOf[i]}
-			place++
+			if place++; len(p.ID) > maxID {
+				return place, "", &itemError{&items[i], fmt.Sprintf("an id has at most %d bytes", maxID)}
+			}
 		}
 		group.Go(func() error { return b.sendItems(ctx, items, lines.End-lines.Begin) })
 	}

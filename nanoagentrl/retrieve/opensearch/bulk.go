@@ -14,6 +14,9 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 )
 
+// maxID is the longest id that OpenSearch takes, in bytes.
+const maxID = 512
+
 // item is a passage on its way into the index.
 type item struct {
 	data.Passage

@@ -11,7 +11,7 @@ import org.opensearch.plugins.Plugin;
 
 /**
  * A single OpenSearch node for tests, without security: java -cp 'lib/*' OpenSearchNode.java DATA PORT PLUGIN_CLASS ...
- * Port 0 takes a free one. Once it answers it prints "listening on PORT" and runs until it is killed.
+ * Port 0 takes a free one. Once it answers it prints "listening on PORT" and runs until its input ends or it is killed.
  */
 public class OpenSearchNode extends Node {
     OpenSearchNode(Settings settings, List<Class<? extends Plugin>> plugins) {
@@ -33,6 +33,8 @@ public class OpenSearchNode extends Node {
         Node node = new OpenSearchNode(settings, plugins).start();
         int port = node.injector().getInstance(HttpServerTransport.class).boundAddress().publishAddress().getPort();
         System.out.println("listening on " + port);
-        Thread.currentThread().join();
+        while (System.in.read() >= 0) {
+        }
+        Runtime.getRuntime().halt(0);
     }
 }
