@@ -19,8 +19,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/java"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testenv"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testjava"
 )
 
 const variable = "NANOAGENTRL_OPENSEARCH"
@@ -37,6 +37,7 @@ type Node struct {
 	URL string
 
 	t       testing.TB
+	home    string // of the Java
 	lib     string
 	data    string
 	process *exec.Cmd
@@ -52,9 +53,12 @@ func Start(t testing.TB) *Node {
 	case value != "auto":
 		return &Node{URL: value, t: t}
 	}
-	home := testjava.JDK(t, 11, 23) // From 24 on Java has no security manager, which OpenSearch 2 wants.
-	n := &Node{t: t, lib: fetch(t), data: t.TempDir()}
-	n.run(home, "0")
+	home, err := java.Find(11, 23) // From 24 on Java has no security manager, which OpenSearch 2 wants.
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	n := &Node{t: t, home: home, lib: fetch(t), data: t.TempDir()}
+	n.run("0")
 	t.Cleanup(n.Kill)
 	return n
 }
@@ -72,16 +76,16 @@ func (n *Node) Kill() {
 // Restart starts the node again, at the same address and with the same data.
 func (n *Node) Restart() {
 	n.t.Helper()
-	n.run(testjava.JDK(n.t, 11, 23), n.URL[strings.LastIndex(n.URL, ":")+1:])
+	n.run(n.URL[strings.LastIndex(n.URL, ":")+1:])
 }
 
 // run starts the node and waits until it listens.
-func (n *Node) run(home, port string) {
+func (n *Node) run(port string) {
 	n.t.Helper()
 	source := filepath.Join(testenv.Root(), "nanoagentrl", "internal", "testopensearch", "node", "OpenSearchNode.java")
 	// Class data sharing and one compiler tier halve the time to start.
 	args := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", filepath.Join(n.lib, "*"), source, n.data, port}
-	n.process = exec.Command(testjava.Run(home, "java"), append(args, plugins...)...)
+	n.process = exec.Command(java.Run(n.home, "java"), append(args, plugins...)...)
 	log, err := os.Create(filepath.Join(n.data, "node.log"))
 	require.NoError(n.t, err)
 	output, err := n.process.StdoutPipe()

@@ -125,7 +125,7 @@ func (x *Index) passages(hits []opensearchapi.SearchHit) ([]episode.Passage, err
 		if source.ID == nil || source.Contents == nil {
 			return nil, fmt.Errorf("passage %q has no id or no contents", hit.ID)
 		}
-		score := float64(hit.Score) / x.factor
+		score := float64(float32(float64(hit.Score) / x.factor)) // as exact as it came
 		if x.embed != nil {
 			score = innerProduct(float64(hit.Score))
 		}

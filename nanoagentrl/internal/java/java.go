@@ -1,8 +1,9 @@
-// Package testjava finds the Java that tests of foreign search engines run on.
-package testjava
+// Package java finds the Java that foreign search engines run on.
+package java
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,13 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 )
 
-// JDK returns the folder of a Java development kit whose major version is from least to most, the newest of those in
-// $JAVA_HOME, on the PATH and in /usr/lib/jvm; without one the test is skipped with a message that says so.
-func JDK(t testing.TB, least, most int) string {
-	t.Helper()
+// Find returns the folder of a Java development kit whose major version is from least to most, the newest of those in
+// $JAVA_HOME, on the PATH and in /usr/lib/jvm.
+func Find(least, most int) (string, error) {
 	best, home := 0, ""
 	for _, folder := range folders() {
 		if version := versionOf(folder); version >= least && version <= most && version > best {
@@ -24,9 +23,9 @@ func JDK(t testing.TB, least, most int) string {
 		}
 	}
 	if home == "" {
-		t.Skipf("skipped: there is no Java development kit of version %d to %d; point JAVA_HOME at one", least, most)
+		return "", fmt.Errorf("there is no Java development kit of version %d to %d; point JAVA_HOME at one", least, most)
 	}
-	return home
+	return home, nil
 }
 
 // Run returns the path of a program of a JDK.
