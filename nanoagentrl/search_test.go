@@ -16,9 +16,9 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testopensearch"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch/opensearchtest"
 )
 
 // A search server that dies in the middle of a run ends it after the last whole step, which is saved; nothing of the
@@ -213,7 +213,7 @@ func TestRunWithAnIndexOnTheDiskEqualsOneInMemory(t *testing.T) {
 
 // A run whose passages lie in OpenSearch is the run over the same corpus in memory; another corpus is refused.
 func TestRunInOpenSearchEqualsOneInMemory(t *testing.T) {
-	node := testopensearch.Start(t)
+	node := opensearchtest.Start(t)
 	dir := people(t)
 	corpus := filepath.Join(dir, "people", "corpus.jsonl")
 	_, err := opensearch.Build(t.Context(), []string{corpus}, opensearch.BuildOptions{URL: node.URL, Index: "people", K1: 0.9, B: 0.4,

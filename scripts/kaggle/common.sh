@@ -12,6 +12,8 @@ HUB=${HUB:-https://huggingface.co}
 INDEX_REPO=${INDEX_REPO:-PeterJinGo/wiki-18-bm25-index}
 CORPUS_REPO=${CORPUS_REPO:-PeterJinGo/wiki-18-corpus}
 REVISION=${REVISION:-main}
+# Seconds between tries of a transfer, times their number.
+PAUSE=${PAUSE:-2}
 # The folder of the index and the file of the corpus. Set them to what is on the disk already, and it is not fetched.
 INDEX_DIR=${INDEX_DIR:-${DATA:+$DATA/bm25}}
 CORPUS_FILE=${CORPUS_FILE:-${DATA:+$DATA/wiki-18.jsonl}}

@@ -48,16 +48,18 @@ fi
 get() {
   local header=()
   [ -z "${HF_TOKEN:-}" ] || header=(-H "Authorization: Bearer $HF_TOKEN")
-  curl --fail --silent --show-error --location --retry 5 --connect-timeout 20 "${header[@]}" "$1"
+  curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 "${header[@]}" "$1"
 }
 
 # listing REPO prints the files of a data set: bytes, SHA-256 (or - for the small ones that have none), path.
 listing() {
-  get "$HUB/api/datasets/$1/tree/$REVISION?recursive=true" | "$PYTHON" -c '
+  local text
+  text=$(get "$HUB/api/datasets/$1/tree/$REVISION?recursive=true") || return 1
+  "$PYTHON" -c '
 import json, sys
 for f in json.load(sys.stdin):
     if f["type"] == "file":
-        print(f["size"], f.get("lfs", {}).get("oid", "-"), f["path"])'
+        print(f["size"], f.get("lfs", {}).get("oid", "-"), f["path"])' <<<"$text"
 }
 
 size_of() { stat -c %s "$1" 2>/dev/null || stat -f %z "$1" 2>/dev/null || echo 0; }
@@ -96,7 +98,7 @@ fetch() {
       say "$2 has another SHA-256 than $sha; fetching it anew"
       rm -f "$part"
     fi
-    sleep $((try < 3 ? try : 5))
+    sleep $((PAUSE * try))
   done
   die "$url could not be fetched; look at the messages above and run this again, it goes on from here"
 }

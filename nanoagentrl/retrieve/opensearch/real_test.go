@@ -22,17 +22,17 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testenv"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testopensearch"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch/opensearchtest"
 )
 
 // Everything here runs against a real node.
 func TestRealNode(t *testing.T) {
-	node := testopensearch.Start(t)
+	node := opensearchtest.Start(t)
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, *testopensearch.Node)
+		test func(*testing.T, *opensearchtest.Node)
 	}{
 		{"top three equal ours", topThreeEqualOurs},
 		{"scores carry k1+1", scoresCarryK1Plus1},
@@ -50,7 +50,7 @@ func TestRealNode(t *testing.T) {
 	}
 }
 
-func buildOptions(node *testopensearch.Node, index string) opensearch.BuildOptions {
+func buildOptions(node *opensearchtest.Node, index string) opensearch.BuildOptions {
 	return opensearch.BuildOptions{URL: node.URL, Index: index, K1: 0.9, B: 0.4, Rebuild: true}
 }
 
@@ -111,7 +111,7 @@ func inProcess(t *testing.T, corpus string) *retrieve.BM25 {
 
 // All questions of two data sets, with one shard and with three: the first three passages are those of BM25 in process, and
 // so are their scores up to the rounding of float32, which may also swap two passages whose scores are that close.
-func topThreeEqualOurs(t *testing.T, node *testopensearch.Node) {
+func topThreeEqualOurs(t *testing.T, node *opensearchtest.Node) {
 	for _, set := range []string{"wiki18_pool", "hotpotqa"} {
 		folder := testenv.Shared(t, "data", set)
 		questions, err := data.ReadQuestions(folder, data.QuestionOptions{})
@@ -152,7 +152,7 @@ func show(passages []episode.Passage) string {
 }
 
 // OpenSearch's own score is k1 + 1 times ours.
-func scoresCarryK1Plus1(t *testing.T, node *testopensearch.Node) {
+func scoresCarryK1Plus1(t *testing.T, node *opensearchtest.Node) {
 	passages, questions := data.TinyWorld(3, 30)
 	corpus := writeCorpus(t, passages)
 	x := build(t, []string{corpus}, buildOptions(node, "factor"))
@@ -176,7 +176,7 @@ func scoresCarryK1Plus1(t *testing.T, node *testopensearch.Node) {
 	assert.InEpsilon(t, 1.9*ours.Score, raw.Hits.Hits[0].Score, 1e-6, "the server's version is 2")
 }
 
-func tiesInOrder(t *testing.T, node *testopensearch.Node) {
+func tiesInOrder(t *testing.T, node *opensearchtest.Node) {
 	var passages []data.Passage
 	for i := range 40 {
 		passages = append(passages, data.Passage{ID: fmt.Sprint(97 * i % 40), Contents: "\"Same\"\nthe same heron"})
@@ -191,7 +191,7 @@ func tiesInOrder(t *testing.T, node *testopensearch.Node) {
 }
 
 // No query breaks the parser, each is answered alone, and all as in process.
-func oddQueries(t *testing.T, node *testopensearch.Node) {
+func oddQueries(t *testing.T, node *opensearchtest.Node) {
 	passages := []data.Passage{
 		{ID: "0", Contents: "\"Organs\"\nÓrgãos de pipe and Beyoncé"}, {ID: "1", Contents: "\"Beyonce\u0301\"\nBeyonce\u0301 sang in 東京 tower"},
 		{ID: "2", Contents: ""}, {ID: "c++", Contents: "\"C++\"\nC++ templates \"x\" (y)"}, {ID: "ünï/ 1", Contents: "heron's herons"},
@@ -254,7 +254,7 @@ func embed(texts []string) ([][]float32, error) {
 }
 
 // The plugin's graph finds the passages with the largest inner products, and the scores are these.
-func vectors(t *testing.T, node *testopensearch.Node) {
+func vectors(t *testing.T, node *opensearchtest.Node) {
 	passages, questions := data.TinyWorld(3, 140)
 	o := buildOptions(node, "vectors")
 	o.Embed, o.Shards = embed, 2
@@ -308,7 +308,7 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-func severalFiles(t *testing.T, node *testopensearch.Node) {
+func severalFiles(t *testing.T, node *opensearchtest.Node) {
 	passages, questions := data.TinyWorld(3, 60)
 	whole := writeCorpus(t, passages)
 	parts := []string{writeCorpus(t, passages[:25]), writeCorpus(t, passages[25:])}
@@ -331,7 +331,7 @@ func severalFiles(t *testing.T, node *testopensearch.Node) {
 }
 
 // A passage that cannot be taken ends the build with an error that names file and line, and the index stays unusable.
-func refusedPassages(t *testing.T, node *testopensearch.Node) {
+func refusedPassages(t *testing.T, node *opensearchtest.Node) {
 	good, _ := data.TinyWorld(3, 20)
 	long := append(slices.Clone(good), data.Passage{ID: strings.Repeat("x", 513), Contents: "long id"})
 	double := append(slices.Clone(good), data.Passage{ID: good[4].ID, Contents: "another"})
@@ -358,7 +358,7 @@ func refusedPassages(t *testing.T, node *testopensearch.Node) {
 }
 
 // A build that was cut short goes on, and nothing that was sent twice counts twice.
-func interruptedBuild(t *testing.T, node *testopensearch.Node) {
+func interruptedBuild(t *testing.T, node *opensearchtest.Node) {
 	passages, questions := data.TinyWorld(3, 140)
 	corpus := writeCorpus(t, passages)
 	o := buildOptions(node, "interrupted")
@@ -397,7 +397,7 @@ func interruptedBuild(t *testing.T, node *testopensearch.Node) {
 	}
 }
 
-func mismatches(t *testing.T, node *testopensearch.Node) {
+func mismatches(t *testing.T, node *opensearchtest.Node) {
 	passages, _ := data.TinyWorld(3, 20)
 	corpus, other := writeCorpus(t, passages), writeCorpus(t, passages[:19])
 	o := buildOptions(node, "mismatch")
@@ -439,7 +439,7 @@ func mismatches(t *testing.T, node *testopensearch.Node) {
 	}
 }
 
-func cancelled(t *testing.T, node *testopensearch.Node) {
+func cancelled(t *testing.T, node *opensearchtest.Node) {
 	passages, _ := data.TinyWorld(3, 20)
 	x := build(t, []string{writeCorpus(t, passages)}, buildOptions(node, "cancelled"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -460,7 +460,7 @@ func assertKind(t *testing.T, kind retrieve.Kind, err error) {
 
 // A node that is killed while it is searched gives a typed error and no passages; once it is back, the same searcher goes on,
 // and so does a build that was under way.
-func killedAndRestarted(t *testing.T, node *testopensearch.Node) {
+func killedAndRestarted(t *testing.T, node *opensearchtest.Node) {
 	passages, questions := data.TinyWorld(3, 140)
 	corpus := writeCorpus(t, passages)
 	built := build(t, []string{corpus}, buildOptions(node, "killed"))

@@ -1,7 +1,7 @@
-// Package testopensearch starts a real OpenSearch node for tests: OpenSearch 2.19.6 with the k-NN plugin, from its published
+// Package opensearchtest starts a real OpenSearch node for tests: OpenSearch 2.19.6 with the k-NN plugin, from its published
 // artifacts, without security. Tests that want one are skipped unless NANOAGENTRL_OPENSEARCH says where it comes from: "auto"
 // fetches it with Maven into the user's cache folder (60 MB, once) and starts it, and an address is that of a node that runs.
-package testopensearch
+package opensearchtest
 
 import (
 	"archive/zip"
@@ -82,9 +82,8 @@ func (n *Node) Restart() {
 // run starts the node and waits until it listens.
 func (n *Node) run(port string) {
 	n.t.Helper()
-	source := filepath.Join(testenv.Root(), "nanoagentrl", "internal", "testopensearch", "node", "OpenSearchNode.java")
 	// Class data sharing and one compiler tier halve the time to start.
-	args := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", filepath.Join(n.lib, "*"), source, n.data, port}
+	args := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", filepath.Join(n.lib, "*"), source("OpenSearchNode.java"), n.data, port}
 	n.process = exec.Command(java.Run(n.home, "java"), append(args, plugins...)...)
 	log, err := os.Create(filepath.Join(n.data, "node.log"))
 	require.NoError(n.t, err)
@@ -122,6 +121,11 @@ func (n *Node) run(port string) {
 	}
 }
 
+// source returns the path of a file of the node.
+func source(name string) string {
+	return filepath.Join(testenv.Root(), "nanoagentrl", "retrieve", "opensearch", "opensearchtest", "node", name)
+}
+
 // fetch returns the folder of the node's libraries. Maven puts them there if it has not yet.
 func fetch(t testing.TB) string {
 	t.Helper()
@@ -142,7 +146,7 @@ func fetch(t testing.TB) string {
 	work := folder + ".new"
 	require.NoError(t, os.RemoveAll(work))
 	command := exec.CommandContext(t.Context(), maven, "-q", "-B", "-f",
-		filepath.Join(testenv.Root(), "nanoagentrl", "internal", "testopensearch", "node", "pom.xml"),
+		source("pom.xml"),
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+work)
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)
