@@ -5,7 +5,7 @@ say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 usage_error() { printf '%s: %s; see --help\n' "${0##*/}" "$*" >&2; exit 2; }
 
-# The folder that receives everything, some 35 GB while it is set up and 20 GB after.
+# The folder that receives everything, some 25 GB while it is set up and 17 GB after.
 DATA=${DATA:-}
 # Where the files come from: data sets of the hub, at a revision.
 HUB=${HUB:-https://huggingface.co}

@@ -10,7 +10,7 @@ Fetch what Search-R1 searches: Wikipedia of 2018 in 21 million passages, their B
 
 Usage: DATA=/big/disk scripts/kaggle/setup_retriever.sh [--engine_only]
 
-It needs Java 21 or newer (a JDK), Python 3 with pip, curl, gzip, and 35 GB in DATA, which it checks first. What is there and
+It needs Java 21 or newer (a JDK), Python 3 with pip, curl, gzip, and 25 GB in DATA, which it checks first. What is there and
 whole is not fetched again, and what was cut off goes on where it stopped, so run it again after any failure. At the end it
 makes sure that index and corpus belong together. Then: DATA=/big/disk scripts/kaggle/start_retriever.sh
 With --engine_only it fetches the engine and ends.
@@ -33,8 +33,8 @@ case ${1:-} in
   -h | --help) usage; exit ;;
   *) usage_error "unexpected argument $1" ;;
 esac
-[ -n "$DATA" ] || usage_error "set DATA to a folder on a disk with 35 GB"
-for tool in curl gzip "$PYTHON" sha256sum; do
+[ -n "$DATA" ] || usage_error "set DATA to a folder on a disk with 25 GB"
+for tool in curl gzip tar "$PYTHON" sha256sum; do
   command -v "$tool" >/dev/null || die "$tool is needed and is not on the PATH"
 done
 java=$(find_java)
@@ -153,7 +153,7 @@ if [ "$INDEX_DIR" = "$DATA/bm25" ]; then
 fi
 if [ "$CORPUS_FILE" = "$DATA/wiki-18.jsonl" ] && [ ! -f "$CORPUS_FILE.whole" ]; then
   corpus_line=$(listing "$CORPUS_REPO" | grep '\.jsonl\.gz$' | head -n 1) || die "$HUB tells of no .jsonl.gz in $CORPUS_REPO"
-  # Text of this kind packs to a third.
+  # Text of this kind packs to a third; both are there for a while.
   missing=$((missing + 4 * ${corpus_line%% *} - $(size_of "$packed") - $(size_of "$packed.part")))
 fi
 [ -f "$JAR" ] || missing=$((missing + 250000000))
@@ -175,7 +175,11 @@ if [ -n "$corpus_line" ]; then
   read -r bytes sha path <<<"$corpus_line"
   fetch "$CORPUS_REPO" "$path" "$packed" "$bytes" "$sha"
   say "unpacking $path"
-  gzip -dc "$packed" >"$CORPUS_FILE.part"
+  if [ "$(gzip -dc "$packed" 2>/dev/null | head -c 262 | tail -c 5 | tr -d '\0' || true)" = ustar ]; then
+    tar -xzOf "$packed" >"$CORPUS_FILE.part" # an archive of one file, whatever its name says
+  else
+    gzip -dc "$packed" >"$CORPUS_FILE.part"
+  fi
   mv "$CORPUS_FILE.part" "$CORPUS_FILE"
   : >"$CORPUS_FILE.whole"
   [ "${KEEP_ARCHIVE:-0}" = 1 ] || rm -f "$packed" "$packed.verified"

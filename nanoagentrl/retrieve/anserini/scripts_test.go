@@ -1,11 +1,13 @@
 package anserini_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -289,7 +291,7 @@ func oddRequests(t *testing.T, url string) {
 }
 
 // What must not be used is refused: another corpus, contents shifted by a line, damaged files, a disk without room.
-func TestSetupRefuses(t *testing.T) {
+func TestSetupTakesWhatIsWholeAndRefusesTheRest(t *testing.T) {
 	e := engine(t)
 	passages, err := data.ReadCorpus(testenv.Shared(t, "data", "xquad_en"))
 	require.NoError(t, err)
@@ -315,6 +317,16 @@ func TestSetupRefuses(t *testing.T) {
 		return script(t, append([]string{"DATA=" + t.TempDir(), "HUB=" + server.URL, "JAR=" + e.Jar, "PAUSE=0"}, more...), "setup_retriever.sh")
 	}
 	out, code := setup()
+	require.Equal(t, 0, code, out)
+
+	// The hub's own file is an archive, though its name does not say so.
+	var archive bytes.Buffer
+	bundle := tar.NewWriter(&archive)
+	require.NoError(t, bundle.WriteHeader(&tar.Header{Name: "retrieval-corpus/wiki-18.jsonl", Mode: 0o644, Size: int64(len(whole))}))
+	_, err = bundle.Write(whole)
+	require.NoError(t, errors.Join(err, bundle.Close()))
+	h.pack(t, archive.Bytes())
+	out, code = setup()
 	require.Equal(t, 0, code, out)
 
 	h.pack(t, shifted)
