@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// InBatches cuts n queries into batches of at most MaxBatch, calls work for each, with at most Parallel of them under way
-// at once, and returns when all are done.
+// InBatches cuts n queries into batches of at most MaxBatch, calls work for each, with at most Parallel of them under
+// way at once, and returns when all are done.
 func (o ClientOptions) InBatches(n int, work func(begin, end int)) {
 	o = o.WithDefaults()
 	var group sync.WaitGroup
@@ -27,9 +27,9 @@ func (o ClientOptions) InBatches(n int, work func(begin, end int)) {
 	group.Wait()
 }
 
-// Retry calls attempt until it succeeds, fails in a way for which again is false, or has failed Retries times more, with
-// the waits of the options in between. It returns nil or the last failure, which tells the number of attempts; that of a
-// context that ends during a wait is KindCanceled.
+// Retry calls attempt until it succeeds, fails in a way for which again is false, or has failed Retries times more,
+// with the waits of the options in between. It returns nil or the last failure, which tells the number of attempts;
+// that of a context that ends during a wait is KindCanceled.
 func (o ClientOptions) Retry(ctx context.Context, again func(*Error) bool, attempt func() *Error) *Error {
 	o = o.WithDefaults()
 	for made := 1; ; made++ {

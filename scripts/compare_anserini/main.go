@@ -53,7 +53,8 @@ type settings struct {
 // errDiffer is the error of too many differences.
 var errDiffer = errors.New("the two engines differ")
 
-// run returns the exit status: 0, 1 if the comparison failed or the engines differ, 2 for bad input, 130 when interrupted.
+// run returns the exit status: 0, 1 if the comparison failed or the engines differ, 2 for bad input, 130 when
+// interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, flags := new(settings), pflag.NewFlagSet("compare_anserini", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -116,8 +117,8 @@ func (s *settings) compareAll(ctx context.Context, stdout, stderr io.Writer) err
 		if err := c.Write(file); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s: top %d of %d questions: %d equal, %d differ by ties only, %d differ; scores within %.1e; %s\n", set, s.k,
-			c.Questions, c.Equal, c.Ties, c.Other, c.Largest, file)
+		fmt.Fprintf(stdout, "%s: top %d of %d questions: %d equal, %d differ by ties only, %d differ; scores within %.1e; "+
+			"%s\n", set, s.k, c.Questions, c.Equal, c.Ties, c.Other, c.Largest, file)
 		if share := float64(c.Equal+c.Ties) / float64(c.Questions); share < s.atLeast {
 			failed = append(failed, fmt.Errorf("%w on %s: %.2f %% equal, want %.2f", errDiffer, set, 100*share, 100*s.atLeast))
 		}

@@ -21,8 +21,8 @@ const rounding = 1.01e-4
 type Comparison struct {
 	// Questions are compared by their first K passages.
 	Questions, K int
-	// Equal is the number of questions with the same passages in the same order, Ties of those where only passages of equal
-	// score differ, Other of the rest.
+	// Equal is the number of questions with the same passages in the same order, Ties of those where only passages of
+	// equal score differ, Other of the rest.
 	Equal, Ties, Other int
 	// Largest is the largest difference of the scores of a passage that both found.
 	Largest float64
@@ -92,8 +92,8 @@ type Vector struct {
 // Difference is a question on which the engines differ.
 type Difference struct {
 	Question string `json:"question"`
-	// Reason is "ties" if passages of equal scores stand in another order or share the last place, else "scores" if a score of
-	// a passage differs, which is a difference of the analysis, and "passages" if it is neither.
+	// Reason is "ties" if passages of equal scores stand in another order or share the last place, else "scores" if a
+	// score of a passage differs, which is a difference of the analysis, and "passages" if it is neither.
 	Reason   string   `json:"reason"`
 	Ours     []Hit    `json:"ours"`
 	Anserini []Hit    `json:"anserini"`

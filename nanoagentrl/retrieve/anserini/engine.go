@@ -1,5 +1,6 @@
-// Package anserini runs Anserini, the engine inside Pyserini, beside ours, and compares what the two find. It needs Java 21 or
-// newer, the jar that scripts/kaggle/setup_retriever.sh --engine_only fetches, and the source of this module.
+// Package anserini runs Anserini, the engine inside Pyserini, beside ours, and compares what the two find. It needs
+// Java 21 or newer, the jar that scripts/kaggle/setup_retriever.sh --engine_only fetches, and the source of this
+// module.
 package anserini
 
 import (
@@ -29,7 +30,8 @@ type Engine struct {
 	Home, Jar string
 }
 
-// Find returns the engine of a jar, or of the one in the user's cache folder if jar is "auto", which is fetched if it is not there.
+// Find returns the engine of a jar, or of the one in the user's cache folder if jar is "auto", which is fetched if it
+// is not there.
 func Find(ctx context.Context, jar string) (*Engine, error) {
 	home, err := java.Find(21, 99)
 	if err != nil {
@@ -119,8 +121,8 @@ func (e *Engine) Serve(ctx context.Context, index, corpus string) (url string, s
 		return "", nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	command := exec.CommandContext(ctx, java.Run(e.Home, "java"), "-cp", e.Jar, filepath.Join(scripts(), "RetrieverServer.java"),
-		"--index", index, "--corpus", corpus, "--port", strconv.Itoa(port))
+	command := exec.CommandContext(ctx, java.Run(e.Home, "java"), "-cp", e.Jar,
+		filepath.Join(scripts(), "RetrieverServer.java"), "--index", index, "--corpus", corpus, "--port", strconv.Itoa(port))
 	var log bytes.Buffer
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/anserini"
 )
 
-// variable is where the tests take the jar from: "auto" fetches it once into the user's cache folder (113 MB), anything else is
-// its path.
+// variable is where the tests take the jar from: "auto" fetches it once into the user's cache folder (113 MB),
+// anything else is its path.
 const variable = "NANOAGENTRL_ANSERINI"
 
 // engine returns a real Anserini, or skips the test.

@@ -32,7 +32,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 )
 
-// hub serves two data sets as the hub does: a listing with sizes and digests, and files that can be fetched from the middle.
+// hub serves two data sets as the hub does: a listing with sizes and digests, and files that can be fetched from the
+// middle.
 type hub struct {
 	folder string
 	// cut breaks the first transfer of each file after half of it; wrong lists another digest; huge another size.
@@ -165,7 +166,7 @@ func TestScriptsFetchServeAndStop(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	folder := t.TempDir()
-	env := []string{"DATA=" + folder, "HUB=" + server.URL, "JAR=" + e.Jar, "PORT=" + freePort(t), "JAVA_OPTS=-Xmx512m"}
+	env := []string{"DATA=" + folder, "HUB=" + server.URL, "JAR=" + e.Jar, "PORT=" + freePort(t), "JAVA_OPTS=-Xmx512m -XX:TieredStopAtLevel=1"}
 	out, code := script(t, env, "start_retriever.sh")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "run setup_retriever.sh first")
@@ -314,7 +315,7 @@ func TestSetupTakesWhatIsWholeAndRefusesTheRest(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	setup := func(more ...string) (string, int) {
-		return script(t, append([]string{"DATA=" + t.TempDir(), "HUB=" + server.URL, "JAR=" + e.Jar, "PAUSE=0"}, more...), "setup_retriever.sh")
+		return script(t, append([]string{"DATA=" + t.TempDir(), "HUB=" + server.URL, "JAR=" + e.Jar, "PAUSE=0", "JAVA_OPTS=-XX:TieredStopAtLevel=1"}, more...), "setup_retriever.sh")
 	}
 	out, code := setup()
 	require.Equal(t, 0, code, out)
@@ -355,7 +356,7 @@ func TestSetupTakesWhatIsWholeAndRefusesTheRest(t *testing.T) {
 	assert.Contains(t, out, "set DATA to a folder")
 }
 
-// A server that cannot start says why and leaves nothing behind. None of it needs Java.
+// Help, bad arguments and a missing DATA; none of it needs Java.
 func TestScriptsSayWhatIsMissing(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("skipped: the scripts need bash")

@@ -22,8 +22,8 @@ import (
 type BuildOptions struct {
 	// URL and Index name it, as in Options.
 	URL, Index string
-	// Client says how patient the requests are; its zero fields take 60 s an attempt and 10 retries with waits of up to 30 s,
-	// since a cluster that is loaded with passages is often too busy for more.
+	// Client says how patient the requests are; its zero fields take 60 s an attempt and 10 retries with waits of up to
+	// 30 s, since a cluster that is loaded with passages is often too busy for more.
 	Client retrieve.ClientOptions
 	// K1 and B are the parameters of BM25.
 	K1, B float64
@@ -83,10 +83,10 @@ type builder struct {
 	at Progress
 }
 
-// Build makes an index of corpora and returns what it holds. If it is interrupted, the same call goes on: passages that are
-// there already are left as they are, so that no passage ever counts twice in the statistics. An index that is finished and
-// belongs to the corpora is kept. An index of other corpora or parameters is a *MismatchError, unless Rebuild is set. Ids
-// must be unique over all corpora.
+// Build makes an index of corpora and returns what it holds. If it is interrupted, the same call goes on: passages
+// that are there already are left as they are, so that no passage ever counts twice in the statistics. An index that
+// is finished and belongs to the corpora is kept. An index of other corpora or parameters is a *MismatchError, unless
+// Rebuild is set. Ids must be unique over all corpora.
 func Build(ctx context.Context, corpora []string, o BuildOptions) (Manifest, error) {
 	o = o.withDefaults()
 	c, err := connect(o.URL, o.Index, o.Client)
@@ -165,7 +165,8 @@ func (b *builder) findDimension(ctx context.Context) error {
 		return err
 	}
 	if !has {
-		return fmt.Errorf("opensearch: the nodes at %s do not have the k-NN plugin; install it there, or index without vectors", b.shown)
+		return fmt.Errorf("opensearch: the nodes at %s do not have the k-NN plugin; install it there, or index "+
+			"without vectors", b.shown)
 	}
 	vectors, err := embedAll(b.Embed, []string{"a passage"}, 0)
 	if err != nil {
@@ -215,8 +216,8 @@ func (b *builder) load(ctx context.Context, paths []string) (int, error) {
 	return place, err
 }
 
-// loadFile sends the passages of one corpus, the first of which has the given place. It returns the place after them and the
-// digest of the file.
+// loadFile sends the passages of one corpus, the first of which has the given place. It returns the place after them
+// and the digest of the file.
 func (b *builder) loadFile(ctx context.Context, group *errgroup.Group, path string, place int) (int, string, error) {
 	corpus, err := data.OpenCorpus(path)
 	if err != nil {
@@ -268,8 +269,8 @@ func (b *builder) complete(ctx context.Context, paths []string, total int) error
 		return err
 	}
 	if count != total {
-		return b.mismatch("it holds %d passages after %d were sent; something else writes to it, or the corpus changed; make it "+
-			"anew (--rebuild)", count, total)
+		return b.mismatch("it holds %d passages after %d were sent; something else writes to it, or the corpus changed; "+
+			"make it anew (--rebuild)", count, total)
 	}
 	b.manifest.Passages, b.manifest.Complete = total, true
 	return b.finish(ctx, &b.manifest)

@@ -33,8 +33,8 @@ type document struct {
 	Vector   []float32 `json:"vector,omitempty"`
 }
 
-// sendItems puts passages into the index. Those that the cluster is too busy for are sent again, as is everything after a
-// broken connection or an answer that does not come; what was written in spite of it is recognised.
+// sendItems puts passages into the index. Those that the cluster is too busy for are sent again, as is everything
+// after a broken connection or an answer that does not come; what was written in spite of it is recognised.
 func (b *builder) sendItems(ctx context.Context, items []item, size int64) error {
 	var vectors [][]float32
 	if b.Embed != nil {
@@ -83,9 +83,10 @@ func (e *itemError) Error() string {
 	return fmt.Sprintf("opensearch: %s:%d: the passage with id %.100q was refused: %s", e.path, e.line, e.ID, e.reason)
 }
 
-// bulk makes one attempt to create the open ones of some passages. It returns those to be sent again, with the reason, and
-// how many were there already.
-func (b *builder) bulk(ctx context.Context, items []item, vectors [][]float32, open []int) (left []int, old int, failure *retrieve.Error) {
+// bulk makes one attempt to create the open ones of some passages. It returns those to be sent again, with the
+// reason, and how many were there already.
+func (b *builder) bulk(ctx context.Context, items []item, vectors [][]float32, open []int) (
+	left []int, old int, failure *retrieve.Error) {
 	body, err := b.bulkBody(items, vectors, open)
 	if err != nil {
 		return open, 0, &retrieve.Error{Kind: retrieve.KindRequest, Err: err}
@@ -143,8 +144,8 @@ func (b *builder) bulkBody(items []item, vectors [][]float32, open []int) ([]byt
 	return body.Bytes(), nil
 }
 
-// sameItems makes sure that passages whose ids are taken are these very passages, from an earlier run or from an attempt whose
-// answer was lost. Another passage of the same id is an error.
+// sameItems makes sure that passages whose ids are taken are these very passages, from an earlier run or from an
+// attempt whose answer was lost. Another passage of the same id is an error.
 func (b *builder) sameItems(ctx context.Context, items []item, conflicts []int) *retrieve.Error {
 	ids := make([]string, len(conflicts))
 	for n, i := range conflicts {

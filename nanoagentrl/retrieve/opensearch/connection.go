@@ -96,8 +96,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// call makes one attempt at a request and decodes the answer of status 200 or 201. Another status, no answer in time and a
-// broken connection are failures; a nil answer is not decoded.
+// call makes one attempt at a request and decodes the answer of status 200 or 201. Another status, no answer in time
+// and a broken connection are failures; a nil answer is not decoded.
 func call[T any](ctx context.Context, c *connection, method string, r request, answer *T) *retrieve.Error {
 	attempt, cancel := context.WithTimeout(ctx, c.patience.Timeout)
 	defer cancel()

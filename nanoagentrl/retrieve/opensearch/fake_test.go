@@ -90,8 +90,8 @@ func answers(w http.ResponseWriter, items ...string) {
 	fmt.Fprintf(w, `{"took": 1, "responses": [%s]}`, strings.Join(items, ","))
 }
 
-// Queries that the node was too busy for are asked again without those that have an answer, one that it cannot answer fails
-// alone, and a search that lacks a shard is no answer.
+// Queries that the node was too busy for are asked again without those that have an answer, one that it cannot answer
+// fails alone, and a search that lacks a shard is no answer.
 func TestQueriesOfARequestSucceedAndFailOneByOne(t *testing.T) {
 	var rounds [][]string
 	c := &cluster{search: func(w http.ResponseWriter, r *http.Request) {

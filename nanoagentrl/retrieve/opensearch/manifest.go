@@ -90,7 +90,9 @@ func (c *connection) readManifest(ctx context.Context) (*Manifest, error) {
 			} `json:"_meta"`
 		} `json:"mappings"`
 	}
-	err := retried(ctx, c, http.MethodGet, func() request { return opensearchapi.MappingGetReq{Indices: []string{c.index}} }, &answer)
+	err := retried(ctx, c, http.MethodGet, func() request {
+		return opensearchapi.MappingGetReq{Indices: []string{c.index}}
+	}, &answer)
 	var failure *retrieve.Error
 	if errors.As(err, &failure) && failure.Status == http.StatusNotFound {
 		return nil, nil

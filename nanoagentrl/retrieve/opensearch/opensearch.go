@@ -1,12 +1,12 @@
-// Package opensearch searches passages that lie in an OpenSearch cluster, and puts them there: for corpora that one machine
-// does not hold, or that several share.
+// Package opensearch searches passages that lie in an OpenSearch cluster, and puts them there: for corpora that one
+// machine does not hold, or that several share.
 //
 // Passages are ranked by BM25 with our k1 and b over the server's English analyzer, which is the analysis of package
-// analysis, or by the inner product of vectors where the cluster has the k-NN plugin. Shards do not show: term statistics
-// are those of the whole index (dfs_query_then_fetch), and equal scores stand in the order of the corpus.
+// analysis, or by the inner product of vectors where the cluster has the k-NN plugin. Shards do not show: term
+// statistics are those of the whole index (dfs_query_then_fetch), and equal scores stand in the order of the corpus.
 //
-// OpenSearch 2 multiplies BM25 scores by k1 + 1, which Lucene left out from version 8 on, and OpenSearch from version 3.
-// Here they are divided by it, so that they are those of BM25 in process up to the rounding of float32.
+// OpenSearch 2 multiplies BM25 scores by k1 + 1, which Lucene left out from version 8 on, and OpenSearch from version
+// 3. Here they are divided by it, so that they are those of BM25 in process up to the rounding of float32.
 package opensearch
 
 import (
@@ -52,9 +52,9 @@ type Index struct {
 
 var _ retrieve.Searcher = (*Index)(nil)
 
-// Open connects to a cluster and makes sure that the index is whole: made by Build and finished, with as many passages as
-// it was made of, and from the corpora of the options. An index that is not is a *MismatchError; whatever goes wrong with
-// the cluster is a *retrieve.Error.
+// Open connects to a cluster and makes sure that the index is whole: made by Build and finished, with as many
+// passages as it was made of, and from the corpora of the options. An index that is not is a *MismatchError; whatever
+// goes wrong with the cluster is a *retrieve.Error.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	c, err := connect(o.URL, o.Index, o.Client)
 	if err != nil {
@@ -155,7 +155,9 @@ func (c *connection) hasKNN(ctx context.Context) (bool, error) {
 // count returns the number of passages that searches see.
 func (c *connection) count(ctx context.Context) (int, error) {
 	var answer opensearchapi.IndicesCountResp
-	err := retried(ctx, c, "GET", func() request { return opensearchapi.IndicesCountReq{Indices: []string{c.index}} }, &answer)
+	err := retried(ctx, c, "GET", func() request {
+		return opensearchapi.IndicesCountReq{Indices: []string{c.index}}
+	}, &answer)
 	if err != nil {
 		return 0, err
 	}

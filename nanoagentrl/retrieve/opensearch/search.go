@@ -18,9 +18,10 @@ import (
 // maxClauses is the number of terms that a query may have, OpenSearch's indices.query.bool.max_clause_count.
 const maxClauses = 1024
 
-// Search implements retrieve.Searcher: the queries of a turn go out together, in msearch requests of at most MaxBatch. A
-// query that a busy or restarting node refuses is asked again; one that fails for good fails alone. Passages are the whole
-// answer or none: one that lacks a shard is a failure. A query of more than 1,024 different terms is refused.
+// Search implements retrieve.Searcher: the queries of a turn go out together, in msearch requests of at most
+// MaxBatch. A query that a busy or restarting node refuses is asked again; one that fails for good fails alone.
+// Passages are the whole answer or none: one that lacks a shard is a failure. A query of more than 1,024 different
+// terms is refused.
 func (x *Index) Search(ctx context.Context, queries []string, topk int) []retrieve.Result {
 	results := make([]retrieve.Result, len(queries))
 	if topk < 1 || topk > MaxTopK && x.Len() > MaxTopK {
@@ -66,7 +67,8 @@ var header = []byte(`{"search_type":"dfs_query_then_fetch","allow_partial_search
 
 // attempt sends the open queries, fills in their results and returns those still open, with the reason. A failure that
 // another attempt would not mend is the query's result.
-func (x *Index) attempt(ctx context.Context, bodies [][]byte, open []int, results []retrieve.Result) ([]int, *retrieve.Error) {
+func (x *Index) attempt(ctx context.Context, bodies [][]byte, open []int, results []retrieve.Result) (
+	[]int, *retrieve.Error) {
 	var body bytes.Buffer
 	for _, i := range open {
 		body.Write(header)
@@ -170,8 +172,9 @@ func (x *Index) bodies(queries []string, topk int, results []retrieve.Result) []
 
 var errTooManyTerms = errors.New("the query has more different terms than OpenSearch takes")
 
-// match is the query for passages that hold any term of a text. The server makes the terms of it, each occurrence a clause.
-// A text that may have too many is taken apart here, so that repeated terms count only once against the limit.
+// match is the query for passages that hold any term of a text. The server makes the terms of it, each occurrence a
+// clause. A text that may have too many is taken apart here, so that repeated terms count only once against the
+// limit.
 func match(text string) (any, error) {
 	if len(text) < 2*maxClauses { // a term takes a byte, and the space after it another
 		return map[string]any{"match": map[string]any{"contents": text}}, nil
@@ -187,7 +190,8 @@ func match(text string) (any, error) {
 	}
 	for _, term := range terms {
 		if n := counts[term]; n > 0 {
-			clauses = append(clauses, map[string]any{"term": map[string]any{"contents": map[string]any{"value": term, "boost": n}}})
+			weighted := map[string]any{"value": term, "boost": n}
+			clauses = append(clauses, map[string]any{"term": map[string]any{"contents": weighted}})
 			counts[term] = 0
 		}
 	}

@@ -27,8 +27,8 @@ func nearest(vector []float32, topk int) any {
 	return map[string]any{"knn": map[string]any{"vector": map[string]any{"vector": vector, "k": topk}}}
 }
 
-// innerProduct undoes how the k-NN plugin makes a positive score s of an inner product p: p + 1 if p is not negative, else
-// 1/(1 - p).
+// innerProduct undoes how the k-NN plugin makes a positive score s of an inner product p: p + 1 if p is not negative,
+// else 1/(1 - p).
 func innerProduct(s float64) float64 {
 	if s >= 1 {
 		return s - 1

@@ -1,6 +1,7 @@
-// Package opensearchtest starts a real OpenSearch node for tests: OpenSearch 2.19.6 with the k-NN plugin, from its published
-// artifacts, without security. Tests that want one are skipped unless NANOAGENTRL_OPENSEARCH says where it comes from: "auto"
-// fetches it with Maven into the user's cache folder (60 MB, once) and starts it, and an address is that of a node that runs.
+// Package opensearchtest starts a real OpenSearch node for tests: OpenSearch 2.19.6 with the k-NN plugin, from its
+// published artifacts, without security. Tests that want one are skipped unless NANOAGENTRL_OPENSEARCH says where it
+// comes from: "auto" fetches it with Maven into the user's cache folder (60 MB, once) and starts it, and an address
+// is that of a node that runs.
 package opensearchtest
 
 import (
@@ -49,7 +50,8 @@ func Start(t testing.TB) *Node {
 	t.Helper()
 	switch value := os.Getenv(variable); {
 	case value == "":
-		t.Skipf("skipped: this needs a real OpenSearch; set %s=auto (with Java 17 or 21 and Maven), or to the address of one", variable)
+		t.Skipf("skipped: this needs a real OpenSearch; set %s=auto (with Java 11 to 23 and Maven), or to "+
+			"the address of one", variable)
 	case value != "auto":
 		return &Node{URL: value, t: t}
 	}
@@ -83,7 +85,8 @@ func (n *Node) Restart() {
 func (n *Node) run(port string) {
 	n.t.Helper()
 	// Class data sharing and one compiler tier halve the time to start.
-	args := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", filepath.Join(n.lib, "*"), source("OpenSearchNode.java"), n.data, port}
+	args := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", filepath.Join(n.lib, "*"),
+		source("OpenSearchNode.java"), n.data, port}
 	n.process = exec.Command(java.Run(n.home, "java"), append(args, plugins...)...)
 	log, err := os.Create(filepath.Join(n.data, "node.log"))
 	require.NoError(n.t, err)
