@@ -80,6 +80,7 @@ func dryConfig(cfg *config.Config) *config.Config {
 	c.Model, c.Reference, c.Offline = config.RandomModel, "base", true
 	c.RandomLayers, c.RandomHidden, c.RandomHeads, c.RandomKVHeads, c.RandomIntermediate = 2, 32, 2, 1, 32
 	c.TrainData, c.EvalData, c.Corpus, c.RetrieverURL = config.Tiny, []string{config.Tiny}, config.Tiny, ""
+	c.OpenSearchURL, c.OpenSearchIndex = "", ""
 	c.PromptSource, c.ChatTemplate = "config", "never"
 	c.PromptsPerStep, c.GroupSize = 2*c.Minibatches, 2
 	if c.Task == "gsm8k" {

@@ -66,14 +66,15 @@ func (r *Run) readCorpus(path string) ([]data.Passage, error) {
 	return data.ReadCorpus(path)
 }
 
-func newClient(cfg *config.Config) (*retrieve.Client, error) {
+// patience says how long a search server is waited for.
+func patience(cfg *config.Config) retrieve.ClientOptions {
 	opts := retrieve.DefaultClient()
 	opts.Timeout = time.Duration(cfg.RetrieverTimeoutSec * float64(time.Second))
 	opts.Retries = cfg.RetrieverRetries
 	if opts.Retries == 0 {
 		opts.Retries = -1 // none
 	}
-	return retrieve.NewClient(cfg.RetrieverURL, opts)
+	return opts
 }
 
 // openPolicy loads the policy, the frozen reference if there is a KL penalty, and what belongs to them.

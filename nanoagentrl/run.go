@@ -157,6 +157,8 @@ func (r *Run) openSearch(ctx context.Context) error {
 	switch {
 	case cfg.Task != string(agent.TaskSearch):
 		return nil
+	case cfg.OpenSearchURL != "":
+		return r.openCluster(ctx)
 	case cfg.RetrieverURL == "":
 		index, err := r.openIndex(ctx)
 		if err != nil {
@@ -166,7 +168,7 @@ func (r *Run) openSearch(ctx context.Context) error {
 		fmt.Fprintf(r.opts.Out, "search   BM25 in process over %d passages from %s\n", index.Index().Len(), cfg.Corpus)
 		return nil
 	}
-	client, err := newClient(cfg)
+	client, err := retrieve.NewClient(cfg.RetrieverURL, patience(cfg))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
@@ -11,11 +12,12 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/bm25"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch"
 )
 
 // searchState is what a run holds of its search engine, and of where its data came from.
 type searchState struct {
-	index *retrieve.BM25 // to be closed
+	index io.Closer // nil if there is nothing to close
 	// giveUp ends what is searching; nil while nothing is.
 	giveUp context.CancelCauseFunc
 	// trainFile is the file of the training questions, if they are those of a data set that was named.
@@ -54,8 +56,9 @@ func (r *Run) readNamed(ctx context.Context, value, split string) ([]data.Questi
 // needsCorpus reports whether the passages must be in memory: to be indexed there, or for the vocabulary of a random model.
 func (r *Run) needsCorpus() bool {
 	cfg := r.Config
-	return cfg.Task == string(agent.TaskSearch) && cfg.RetrieverURL == "" &&
-		(!r.usesIndex() || cfg.Model == config.RandomModel)
+	inMemory := cfg.RetrieverURL == "" && cfg.OpenSearchURL == "" && !r.usesIndex()
+	words := cfg.Model == config.RandomModel && cfg.RetrieverURL == "" && cfg.Corpus != ""
+	return cfg.Task == string(agent.TaskSearch) && (inMemory || words)
 }
 
 // usesIndex reports whether the index on the disk is searched.
@@ -88,12 +91,36 @@ func (r *Run) openIndex(ctx context.Context) (*retrieve.BM25, error) {
 	return index, index.Index().Verify(ctx)
 }
 
+// openCluster opens the index in OpenSearch, and compares it with the corpus if that is named.
+func (r *Run) openCluster(ctx context.Context) error {
+	cfg := r.Config
+	options := opensearch.Options{URL: cfg.OpenSearchURL, Index: cfg.OpenSearchIndex, Client: patience(cfg)}
+	if cfg.Corpus != "" {
+		path, err := r.places().Corpus(cfg.Corpus)
+		if err != nil {
+			return err
+		}
+		options.Corpora = []string{path}
+	}
+	x, err := opensearch.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	r.search.index = x
+	if err := x.CheckBM25(cfg.BM25K1, cfg.BM25B); err != nil {
+		return err
+	}
+	r.Searcher = r.outlasting(x)
+	fmt.Fprintf(r.opts.Out, "search   OpenSearch index %s with %d passages\n", cfg.OpenSearchIndex, x.Len())
+	return nil
+}
+
 // firstPause is the wait after the first failure in a row; tests shorten it.
 var firstPause = time.Second
 
 // outlasting returns a searcher that waits out an outage of the server, and ends the run when it lasts.
-func (r *Run) outlasting(client *retrieve.Client) *retrieve.Outlast {
-	return &retrieve.Outlast{Searcher: client, Failures: r.Config.RetrieverMaxFailures, Pause: firstPause,
+func (r *Run) outlasting(server retrieve.Searcher) *retrieve.Outlast {
+	return &retrieve.Outlast{Searcher: server, Failures: r.Config.RetrieverMaxFailures, Pause: firstPause,
 		MaxPause: 30 * time.Second,
 		GiveUp: func(err error) {
 			if r.search.giveUp != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch/opensearchtest"
 )
 
 // A search server that dies in the middle of a run ends it after the last whole step, which is saved; nothing of the
@@ -207,4 +209,25 @@ func TestRunWithAnIndexOnTheDiskEqualsOneInMemory(t *testing.T) {
 	r, err := Open(t.Context(), dry, Options{})
 	require.NoError(t, err, "a dry run has a world of its own")
 	r.Close()
+}
+
+// A run whose passages lie in OpenSearch is the run over the same corpus in memory; another corpus is refused.
+func TestRunInOpenSearchEqualsOneInMemory(t *testing.T) {
+	node := opensearchtest.Start(t)
+	dir := people(t)
+	corpus := filepath.Join(dir, "people", "corpus.jsonl")
+	_, err := opensearch.Build(t.Context(), []string{corpus}, opensearch.BuildOptions{URL: node.URL, Index: "people", K1: 0.9, B: 0.4,
+		Shards: 2, Rebuild: true})
+	require.NoError(t, err)
+	settings := []string{"data_dir=" + dir, "train_data=people", "corpus=people", "eval_data=[people:held]", "best_metric="}
+	cluster := append(settings, "opensearch_url="+node.URL, "opensearch_index=people")
+	requireSame(t, trained(t, tiny(t, settings...)), trained(t, tiny(t, cluster...)))
+
+	_, err = Open(t.Context(), tiny(t, append(cluster, "bm25_k1=1.2")...), Options{})
+	require.ErrorContains(t, err, "it ranks with k1 0.9 and b 0.4, not 1.2")
+	text, err := os.ReadFile(corpus)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(corpus, append(text, []byte(`{"id": "new", "contents": ""}`)...), 0o644))
+	_, err = Open(t.Context(), tiny(t, cluster...), Options{})
+	require.ErrorContains(t, err, "SHA-256")
 }

@@ -71,13 +71,18 @@ type Config struct {
 	// RetrieverURL is the address of a search server that speaks the Search-R1 protocol, such as
 	// http://127.0.0.1:8000/retrieve; empty searches the corpus in process.
 	RetrieverURL string `yaml:"retriever_url"`
+	// OpenSearchURL is the address of an OpenSearch node, such as http://127.0.0.1:9200, or several separated by commas: the
+	// passages then lie there, in the index opensearch_index. A corpus, if it is named, must be the one that index was made of.
+	OpenSearchURL string `yaml:"opensearch_url"`
+	// OpenSearchIndex is the name of the index, made by retriever index --kind opensearch.
+	OpenSearchIndex string `yaml:"opensearch_index"`
 	// RetrieverTimeoutSec bounds one request to the search server, in seconds.
 	RetrieverTimeoutSec float64 `yaml:"retriever_timeout_sec" above:"0" free:"true"`
 	// RetrieverRetries is how many times a request that failed on the server's side is sent again.
 	RetrieverRetries int `yaml:"retriever_retries" min:"0" max:"100" free:"true"`
 	// RetrieverMaxFailures is how many times in a row a search of all episodes of a turn may fail whole before the run
 	// saves and stops. After each it waits, 1 s the first time and twice as long each next, up to 30 s, and asks again if
-	// the server was not reached or failed (a status of 500 or above).
+	// the server was not reached, was too busy or failed (a status of 429, of 500 or above).
 	RetrieverMaxFailures int `yaml:"retriever_max_failures" min:"1" max:"1000" free:"true"`
 	// BM25K1 is BM25's saturation of the term frequency.
 	BM25K1 float64 `yaml:"bm25_k1" min:"0"`

@@ -172,6 +172,9 @@ func (c *Config) Summary() string {
 		c.ClipHigh, c.KLCoef, c.KLEstimator, c.KLIn, c.LR, c.LRSchedule, c.WarmupSteps, c.MaxGradNorm)
 	if c.Task == "search" {
 		engine := c.RetrieverURL
+		if c.OpenSearchURL != "" {
+			engine = "OpenSearch index " + c.OpenSearchIndex
+		}
 		if engine == "" {
 			engine = "BM25 in process over " + c.Corpus
 		}

@@ -121,6 +121,10 @@ func (c *Config) checkData(fault faultFunc) {
 	if c.Task != "search" {
 		return
 	}
+	if c.OpenSearchURL != "" || c.OpenSearchIndex != "" {
+		c.checkOpenSearch(fault)
+		return
+	}
 	if c.RetrieverURL == "" {
 		c.checkCorpus(fault)
 		return
@@ -158,10 +162,25 @@ func (c *Config) checkWorlds(fault faultFunc) {
 	}
 }
 
+// checkOpenSearch refuses half of an address, and what cannot go with one.
+func (c *Config) checkOpenSearch(fault faultFunc) {
+	if c.OpenSearchURL == "" || c.OpenSearchIndex == "" {
+		fault("opensearch_url", "and opensearch_index go together; one of them is empty")
+	}
+	for _, other := range []struct{ key, value string }{{"retriever_url", c.RetrieverURL}, {"index", c.Index}} {
+		if other.value != "" {
+			fault(other.key, "is %s, and opensearch_url is set too; choose one search engine", other.value)
+		}
+	}
+	if c.Corpus == Tiny || c.Corpus == WorldFacts {
+		fault("corpus", "%s is made in memory and cannot lie in opensearch_index; name its file, or leave it empty", c.Corpus)
+	}
+}
+
 // checkCorpus refuses a corpus that cannot hold the answers: a world made in memory goes only with its own questions.
 func (c *Config) checkCorpus(fault faultFunc) {
 	if c.Corpus == "" {
-		fault("corpus", "is empty; task search needs a corpus or a retriever_url")
+		fault("corpus", "is empty; task search needs a corpus or a retriever_url, or an opensearch_url")
 		return
 	}
 	for _, questions := range append([]string{c.TrainData}, c.EvalData...) {

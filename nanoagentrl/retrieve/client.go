@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -44,7 +41,8 @@ func DefaultClient() ClientOptions {
 	}
 }
 
-func (o ClientOptions) withDefaults() ClientOptions {
+// WithDefaults returns the options with the values of DefaultClient in place of zeros.
+func (o ClientOptions) WithDefaults() ClientOptions {
 	d := DefaultClient()
 	set := func(value *time.Duration, fallback time.Duration) {
 		if *value <= 0 {
@@ -94,7 +92,7 @@ func NewClient(address string, options ClientOptions) (*Client, error) {
 	}
 	parsed.Path = strings.TrimSuffix(strings.TrimRight(parsed.Path, "/"), "/retrieve") + "/retrieve"
 	parsed.Fragment = ""
-	options = options.withDefaults()
+	options = options.WithDefaults()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 4 * options.Parallel
 	return &Client{
@@ -114,17 +112,9 @@ func (c *Client) Search(ctx context.Context, queries []string, topk int) []Resul
 		failAll(results, &Error{Kind: KindRequest, URL: c.shown, Err: err})
 		return results
 	}
-	var group sync.WaitGroup
-	places := make(chan struct{}, c.options.Parallel)
-	for begin := 0; begin < len(queries); begin += c.options.MaxBatch {
-		end := min(begin+c.options.MaxBatch, len(queries))
-		places <- struct{}{}
-		group.Go(func() {
-			c.searchBatch(ctx, queries[begin:end], topk, results[begin:end])
-			<-places
-		})
-	}
-	group.Wait()
+	c.options.InBatches(len(queries), func(begin, end int) {
+		c.searchBatch(ctx, queries[begin:end], topk, results[begin:end])
+	})
 	return results
 }
 
@@ -150,51 +140,22 @@ func (c *Client) searchBatch(ctx context.Context, queries []string, topk int, re
 		failAll(results, &Error{Kind: KindRequest, URL: c.shown, Err: err})
 		return
 	}
-	var failure *Error
-	for attempt := 1; ; attempt++ {
-		var answer []byte
-		if answer, failure = c.post(ctx, body); failure == nil {
+	failure := c.options.Retry(ctx, (*Error).temporary, func() *Error {
+		answer, failure := c.post(ctx, body)
+		if failure == nil {
 			failure = decodeResults(answer, topk, results)
 		}
-		if failure == nil {
-			return
-		}
-		failure.URL, failure.Attempts = c.shown, attempt
-		if !failure.temporary() || attempt > c.options.Retries {
-			break
-		}
-		if err := sleep(ctx, c.wait(attempt)); err != nil {
-			failure = &Error{Kind: KindCanceled, URL: c.shown, Attempts: attempt, Err: err}
-			break
-		}
+		return failure
+	})
+	if failure != nil {
+		failure.URL = c.shown
+		failAll(results, failure)
 	}
-	failAll(results, failure)
 }
 
 // temporary reports whether another attempt may do better.
 func (e *Error) temporary() bool {
 	return e.Kind == KindConnection || e.Kind == KindStatus && e.Status >= 500
-}
-
-// wait returns how long to wait after the given number of failed attempts.
-func (c *Client) wait(attempts int) time.Duration {
-	longest := c.options.Backoff
-	for range attempts - 1 {
-		longest = min(2*longest, c.options.MaxBackoff)
-	}
-	longest = min(longest, c.options.MaxBackoff)
-	return longest/2 + rand.N(longest/2+1)
-}
-
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // post makes one attempt and returns the body of an answer with status 200.
@@ -209,7 +170,7 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, *Error) {
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.transportError(ctx, err)
+		return nil, TransportError(ctx, c.options.Timeout, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, c.options.MaxBytes+1))
@@ -218,29 +179,13 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, *Error) {
 			Err: fmt.Errorf("the server says: %s", excerpt(answer))}
 	}
 	if err != nil {
-		return nil, c.transportError(ctx, err)
+		return nil, TransportError(ctx, c.options.Timeout, err)
 	}
 	if int64(len(answer)) > c.options.MaxBytes {
 		return nil, &Error{Kind: KindTooLarge, Status: response.StatusCode,
 			Err: fmt.Errorf("the answer is over the limit of %d bytes", c.options.MaxBytes)}
 	}
 	return answer, nil
-}
-
-// transportError tells the caller's end, the end of an attempt's time and a broken connection apart.
-func (c *Client) transportError(ctx context.Context, err error) *Error {
-	if ctx.Err() != nil {
-		return &Error{Kind: KindCanceled, Err: ctx.Err()}
-	}
-	var wrapped *url.Error // names the address again, with its password
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
-	var network net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
-		return &Error{Kind: KindTimeout, Err: fmt.Errorf("no answer within %v: %w", c.options.Timeout, err)}
-	}
-	return &Error{Kind: KindConnection, Err: err}
 }
 
 // excerpt returns the start of an answer on one line, for an error message.

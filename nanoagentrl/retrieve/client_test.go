@@ -350,7 +350,7 @@ func TestBackoffIsBoundedAndSpread(t *testing.T) {
 	for attempts, longest := range map[int]time.Duration{1: 100e6, 2: 200e6, 3: 300e6, 60: 300e6} {
 		different := map[time.Duration]bool{}
 		for range 50 {
-			wait := client.wait(attempts)
+			wait := client.options.wait(attempts)
 			assert.LessOrEqual(t, wait, longest)
 			assert.GreaterOrEqual(t, wait, longest/2)
 			different[wait] = true

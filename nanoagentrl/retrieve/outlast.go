@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -12,8 +13,8 @@ import (
 var ErrGaveUp = errors.New("the search engine is gone")
 
 // Outlast is a Searcher that outlives an outage of the one below it. A search of which every query failed counts as a
-// failure; any other sets the count back. After a failure that another attempt may mend (no connection, a status of 500
-// and above) it waits and asks again, so that a server that is restarted costs no episode; other failures are handed on
+// failure; any other sets the count back. After a failure that another attempt may mend (no connection, a status of 429,
+// or of 500 and above) it waits and asks again, so that a server that is restarted costs no episode; other failures are handed on
 // at once. With the last of Failures in a row it calls GiveUp and hands on the failure. It is safe for concurrent use.
 type Outlast struct {
 	Searcher Searcher
@@ -50,7 +51,7 @@ func (o *Outlast) Search(ctx context.Context, queries []string, topk int) []Resu
 			}
 			return results
 		}
-		if !failed.temporary() {
+		if !failed.temporary() && failed.Status != http.StatusTooManyRequests {
 			return results
 		}
 		pause := o.pause(n)

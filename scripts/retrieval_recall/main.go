@@ -31,9 +31,11 @@ queries that the agent wrote; over all questions and by hop, with 95 % intervals
 lines, and the questions on which the two disagree.
 
 Usage: go run ./scripts/retrieval_recall --split DATA [--records FILE] [--corpus FILE | --index DIR | --retriever_url URL]
+       go run ./scripts/retrieval_recall --all --data_dir DIR
 
 Examples:
   go run ./scripts/retrieval_recall --data_dir data --split hotpotqa
+  go run ./scripts/retrieval_recall --data_dir data --all                 # one table of every data set with a corpus
   go run ./scripts/retrieval_recall --split data/search/test.jsonl --corpus data/search/corpus.jsonl \
       --records runs/search_smollm2_cpu/samples.jsonl --k 1,3,5,10
   go run ./scripts/retrieval_recall --split nq:test --retriever_url http://127.0.0.1:8000 --max_questions 500
@@ -55,7 +57,7 @@ type settings struct {
 	seed                                             uint64
 	k                                                []int
 	k1, b                                            float64
-	json                                             bool
+	json, all                                        bool
 }
 
 // run returns the exit status: 0, 1 if the measurement failed, 2 for bad input, 130 when interrupted.
@@ -77,7 +79,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "retrieval_recall: %v; see --help\n", err)
 		return 2
 	}
-	err = s.measure(ctx, stdout, stderr)
+	if s.all {
+		err = s.measureAll(ctx, stdout, stderr)
+	} else {
+		err = s.measure(ctx, stdout, stderr)
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -91,6 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func (s *settings) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.split, "split", "", "file of questions, or a data set by its name (hotpotqa, nq:dev)")
+	flags.BoolVar(&s.all, "all", false, "every data set of --data_dir that has a corpus, in one table")
 	flags.StringVar(&s.dataDir, "data_dir", "", "folder of data sets that can be named")
 	flags.StringVar(&s.corpus, "corpus", "", "passages to search; without it those of the data set, or beside the file of questions")
 	flags.StringVar(&s.index, "index", "", "folder of an index to search instead")
@@ -112,7 +119,11 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if s.split == "" {
+	if s.all {
+		if err := s.checkAll(); err != nil {
+			return err
+		}
+	} else if s.split == "" {
 		return errors.New("give --split DATA, a file of questions or a data set's name")
 	}
 	engines := 0

@@ -20,13 +20,23 @@ import (
 func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := new(source)
 	addCorpus(flags, s)
+	kind := flags.String("kind", "bm25", "bm25 (a folder of ours) or opensearch (in a cluster)")
 	out := flags.String("out", "", "folder that receives the index")
 	flags.BoolVar(&s.rebuild, "rebuild", false, "discard whatever index the folder holds")
 	workers := flags.Int("workers", 0, "goroutines that analyse; 0 is one for each core")
 	addAnalysis(flags, s)
+	addCluster(flags, s)
+	create := addClusterIndex(flags, s)
 	return func(ctx context.Context, args []string, stdout, log io.Writer) error {
 		if err := noArguments(args); err != nil {
 			return err
+		}
+		switch *kind {
+		case "bm25":
+		case "opensearch":
+			return create(ctx, stdout, log)
+		default:
+			return usagef("--kind is %q; want bm25 or opensearch", *kind)
 		}
 		if s.corpus == "" || *out == "" {
 			return usagef("give --corpus FILE and --out DIR; see --help")

@@ -19,11 +19,13 @@ const usage = `Make a search index of a corpus, serve it in the Search-R1 protoc
 
 Usage:
   go run ./scripts/retriever index  --corpus FILE --out DIR
+  go run ./scripts/retriever index  --corpus FILE[,FILE ...] --kind opensearch --url http://HOST:9200 --name INDEX
   go run ./scripts/retriever serve  --corpus FILE | --index DIR [--port 8000]
   go run ./scripts/retriever search --corpus FILE | --index DIR [--explain] QUERY ...
   go run ./scripts/retriever verify --index DIR [--corpus FILE]
+  serve and search take --kind opensearch --url http://HOST:9200 --name INDEX as well
 
-  index   writes an index into a folder; interrupted, the same command goes on
+  index   writes an index into a folder or into OpenSearch; interrupted, the same command goes on
   serve   answers POST /retrieve, GET /healthz and GET /metrics until Ctrl-C
   search  prints the best passages of each query, with --explain what each term adds
   verify  reads an index whole and compares its checksums, and whether it was made from a corpus
@@ -32,6 +34,7 @@ Examples:
   go run ./scripts/retriever index --corpus data/wiki-18.jsonl --out data/wiki-18.index
   go run ./scripts/retriever serve --index data/wiki-18.index --port 8000
   go run ./scripts/retriever serve --corpus data/search/corpus.jsonl          # in memory, nothing is written
+  go run ./scripts/retriever index --corpus data/wiki-18.jsonl --kind opensearch --url http://127.0.0.1:9200 --name wiki-18 --shards 4
   go run ./scripts/retriever search --index data/wiki-18.index --explain "who wrote the prodigal son"
   curl -d '{"queries": ["who wrote the prodigal son"], "topk": 3, "return_scores": true}' 127.0.0.1:8000/retrieve
 

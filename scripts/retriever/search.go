@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := addSource(flags)
+	kind := flags.String("kind", "bm25", "how to search: bm25, in this process, or opensearch")
 	topk := flags.Int("topk", 3, "passages for each query")
 	explain := flags.Bool("explain", false, "print what each term adds to a score")
 	asJSON := flags.Bool("json", false, "print the passages of a query as one line of JSON")
@@ -29,11 +31,15 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 		case *explain && *asJSON:
 			return usagef("--explain and --json exclude each other")
 		}
-		x, err := s.open(ctx, log)
+		x, err := openEngine(ctx, *kind, s, log)
 		if err != nil {
 			return err
 		}
-		defer closing(x, &err)
+		defer func() { err = errors.Join(err, x.close()) }()
+		ours, _ := x.Searcher.(*retrieve.BM25)
+		if *explain && ours == nil {
+			return usagef("--explain needs --kind bm25")
+		}
 		for i, result := range x.Search(ctx, queries, *topk) {
 			if result.Err != nil {
 				return result.Err
@@ -41,7 +47,7 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 			if *asJSON {
 				err = json.NewEncoder(stdout).Encode(map[string]any{"query": queries[i], "passages": result.Passages})
 			} else {
-				err = show(stdout, x, queries[i], result.Passages, *explain)
+				err = show(stdout, ours, queries[i], result.Passages, *explain)
 			}
 			if err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 )
 
 // kinds are the ways to search that serve knows.
-var kinds = []string{"bm25"}
+var kinds = []string{"bm25", "opensearch"}
 
 // engine is what is served.
 type engine struct {
@@ -38,13 +38,19 @@ func openEngine(ctx context.Context, kind string, s *source, log io.Writer) (*en
 			return nil, err
 		}
 		return &engine{x, x.Index().Len(), describe(x.Index()), x.Index().Verify, x.Close}, nil
+	case "opensearch":
+		x, err := s.openCluster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &engine{x, x.Len(), s.name, x.Verify, x.Close}, nil
 	}
 	return nil, usagef("--kind is %q; want one of %v", kind, kinds)
 }
 
 func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := addSource(flags)
-	kind := flags.String("kind", "bm25", "how to search; there is bm25")
+	kind := flags.String("kind", "bm25", "how to search: bm25, in this process, or opensearch")
 	host := flags.String("host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	port := flags.Int("port", 8000, "port to listen on; 0 takes a free one")
 	topk := flags.Int("topk", 3, "passages for a query of a request that does not say it")

@@ -24,6 +24,7 @@ type source struct {
 	rebuild                bool
 	analyzer               analysis.Analyzer
 	flags                  *pflag.FlagSet
+	cluster
 }
 
 func addCorpus(flags *pflag.FlagSet, s *source) {
@@ -46,6 +47,7 @@ func addSource(flags *pflag.FlagSet) *source {
 	flags.Float64Var(&s.k1, "k1", retrieve.DefaultBM25().K1, "BM25's saturation of the term frequency")
 	flags.Float64Var(&s.b, "b", retrieve.DefaultBM25().B, "BM25's normalisation by length, from 0 to 1")
 	addAnalysis(flags, s)
+	addCluster(flags, s)
 	return s
 }
 
