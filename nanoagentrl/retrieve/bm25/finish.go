@@ -59,7 +59,7 @@ func (b *builder) finish(ctx context.Context) (*Manifest, error) {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	m.Counts.Terms, m.Counts.Postings = merge.dictionary.terms, merge.postings
-	return m, m.write(b.dir)
+	return m, indexfile.WriteManifest(b.dir, m)
 }
 
 // partWriter writes the parts of a file one after the other and notes them in the manifest.

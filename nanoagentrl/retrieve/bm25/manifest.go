@@ -2,15 +2,8 @@ package bm25
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/atomicfile"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/analysis"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
@@ -66,50 +59,16 @@ const (
 	partPassages = "passages"
 )
 
+// Checksum implements indexfile.Manifest.
+func (m *Manifest) Checksum() *uint32 { return &m.CRC32C }
+
 // ReadManifest reads the description of the index in a folder. The error is ErrNoIndex if there is none.
 func ReadManifest(dir string) (*Manifest, error) {
-	path := filepath.Join(dir, manifestName)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w; build one with retriever index --corpus FILE --out %s", dir, ErrNoIndex, dir)
-	}
-	if err != nil {
-		return nil, err
-	}
 	m := new(Manifest)
-	if err := json.Unmarshal(text, m); err != nil {
-		return nil, indexfile.Damaged(path, err)
-	}
-	if m.Kind != kind || m.Format != format {
-		return nil, fmt.Errorf("%s describes an index of kind %q in format %d; this program reads %s in format %d: build it "+
-			"again (retriever index --rebuild)", path, m.Kind, m.Format, kind, format)
-	}
-	crc, err := m.crc()
-	if err != nil {
+	if err := indexfile.ReadManifest(dir, indexfile.Head{Kind: kind, Format: format}, m); err != nil {
 		return nil, err
-	}
-	if crc != m.CRC32C {
-		return nil, indexfile.Damaged(path, errors.New("its checksum differs"))
 	}
 	return m, nil
-}
-
-func (m *Manifest) crc() (uint32, error) {
-	bare := *m
-	bare.CRC32C = 0
-	text, err := json.Marshal(bare)
-	return crc32.Checksum(text, indexfile.Castagnoli), err
-}
-
-func (m *Manifest) write(dir string) (err error) {
-	if m.CRC32C, err = m.crc(); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(dir, manifestName), append(text, '\n'))
 }
 
 // Check returns a *MismatchError if the index of the manifest, in dir, was not made from the corpus at path with the given

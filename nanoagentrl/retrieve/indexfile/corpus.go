@@ -3,6 +3,7 @@
 package indexfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -38,17 +39,20 @@ func Damaged(path string, err error) error {
 	return fmt.Errorf("%s: %w (%w); build it again (retriever index --rebuild)", path, ErrDamaged, err)
 }
 
-// MismatchError says that the index in a folder was not made from a corpus, or not in the way that is asked for.
+// MismatchError says that the index in a folder was not made from a corpus or with a model, or not in the way that is asked for.
 type MismatchError struct {
 	Dir string
+	// Of is what the index was not made from; empty for the corpus.
+	Of string
 	// Reason says in what they differ.
 	Reason string
 }
 
 // Error names folder, difference and the way out.
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("the index in %s does not belong to this corpus: %s; give the corpus it was made from, another folder, "+
-		"or build it again (retriever index --rebuild)", e.Dir, e.Reason)
+	of := cmp.Or(e.Of, "corpus")
+	return fmt.Sprintf("the index in %s does not belong to this %s: %s; give the %s it was made from, another folder, "+
+		"or build it again (retriever index --rebuild)", e.Dir, of, e.Reason, of)
 }
 
 // Corpus tells one corpus from another.
