@@ -17,7 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testdevice"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed/embedtest"
 )
 
 func perform(ctx context.Context, args ...string) (code int, stdout, stderr string) {
@@ -146,6 +150,51 @@ func TestServerAndProcessFindTheSameFromCorpusAndIndex(t *testing.T) {
 		assert.Equal(t, 0, code, log)
 		assert.Contains(t, log, "level=INFO msg=stopping")
 	}
+}
+
+func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
+	corpus, model := writeCorpus(t, 30), embedtest.Write(t, 1, nil)
+	for _, kind := range []string{"dense", "hybrid"} {
+		dir := filepath.Join(t.TempDir(), kind)
+		encoder := []string{"--kind", kind, "--model", model, "--backend", "go"}
+		code, stdout, stderr := perform(t.Context(), append([]string{"index", "--corpus", corpus, "--out", dir}, encoder...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Contains(t, stdout, "30 passages, vectors of 16 values by tiny in 960 B;")
+		question := []string{"--json", "where was somebody born?"}
+		code, fromIndex, stderr := perform(t.Context(), append(append([]string{"search", "--index", dir}, encoder...), question...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, 3, strings.Count(fromIndex, `"Contents"`)+strings.Count(fromIndex, `"contents"`), fromIndex)
+		code, fromMemory, stderr := perform(t.Context(), append(append([]string{"search", "--corpus", corpus}, encoder...), question...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, fromMemory, fromIndex)
+
+		other := append([]string{"search", "--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil)}, question...)
+		code, _, stderr = perform(t.Context(), other...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "does not belong to this model")
+		code, _, stderr = perform(t.Context(), append([]string{"search", "--index", dir, "--corpus", writeCorpus(t, 31)}, append(encoder, question...)...)...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "does not belong to this corpus")
+	}
+	code, _, stderr := perform(t.Context(), "search", "--corpus", corpus, "--kind", "dense", "--model", t.TempDir(), "q")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "there is no config.json")
+}
+
+func TestDenseServerAnswersAsInProcess(t *testing.T) {
+	corpus, model := writeCorpus(t, 30), embedtest.Write(t, 1, nil)
+	address, stop := serving(t, "--corpus", corpus, "--kind", "dense", "--model", model, "--backend", "go")
+	client, err := retrieve.NewClient(address, retrieve.DefaultClient())
+	require.NoError(t, err)
+	dev := testdevice.Open(t, device.Go)
+	inProcess, err := dense.Source{Corpus: corpus, Encoder: model}.Open(t.Context(), dev)
+	require.NoError(t, err)
+	queries := []string{"where was somebody born?", "", "a trade"}
+	assert.Equal(t, inProcess.Search(t.Context(), queries, 5), client.Search(t.Context(), queries, 5))
+	require.NoError(t, inProcess.Close())
+	code, log := stop()
+	assert.Equal(t, 0, code, log)
+	assert.Contains(t, log, "kind=dense")
 }
 
 func TestServerOfADamagedIndexStops(t *testing.T) {

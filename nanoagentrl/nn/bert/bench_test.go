@@ -3,7 +3,6 @@ package bert
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,16 +36,10 @@ func miniLM() Config {
 		TypeVocabSize: 2, NormEps: 1e-12}
 }
 
-func cpuTime() time.Duration {
-	var use syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &use)
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
-}
-
 // BenchmarkMiniLM encodes rows of random ids with an encoder of MiniLM's shape.
 func BenchmarkMiniLM(b *testing.B) {
 	m := randomModel(b, testdevice.Open(b, device.XLA), miniLM())
-	for _, shape := range [][2]int{{4, 160}, {8, 160}, {16, 160}, {32, 160}, {64, 64}, {64, 16}, {8, 256}} {
+	for _, shape := range [][2]int{{6, 160}, {32, 160}, {64, 16}} {
 		b.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(b *testing.B) {
 			ids, lengths := make([]int32, shape[0]*shape[1]), make([]int32, shape[0])
 			for i := range ids {
@@ -59,13 +52,11 @@ func BenchmarkMiniLM(b *testing.B) {
 			_, err := m.Encode(ids, lengths, shape[1])
 			require.NoError(b, err)
 			first := time.Since(start)
-			cpu := cpuTime()
 			for b.Loop() {
 				_, err := m.Encode(ids, lengths, shape[1])
 				require.NoError(b, err)
 			}
 			b.ReportMetric(float64(b.N*len(ids))/b.Elapsed().Seconds(), "tokens/s")
-			b.ReportMetric(2*float64(b.N*len(ids))/(cpuTime()-cpu).Seconds(), "tokens/2cpu-s")
 			b.ReportMetric(first.Seconds(), "first-s")
 		})
 	}
