@@ -18,7 +18,6 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testdevice"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed/embedtest"
@@ -186,7 +185,9 @@ func TestDenseServerAnswersAsInProcess(t *testing.T) {
 	address, stop := serving(t, "--corpus", corpus, "--kind", "dense", "--model", model, "--backend", "go")
 	client, err := retrieve.NewClient(address, retrieve.DefaultClient())
 	require.NoError(t, err)
-	dev := testdevice.Open(t, device.Go)
+	dev, err := device.Open("go")
+	require.NoError(t, err)
+	defer dev.Close()
 	inProcess, err := dense.Source{Corpus: corpus, Encoder: model}.Open(t.Context(), dev)
 	require.NoError(t, err)
 	queries := []string{"where was somebody born?", "", "a trade"}
