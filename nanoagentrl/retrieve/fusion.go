@@ -69,7 +69,7 @@ func (f *Fusion) Search(ctx context.Context, queries []string, topk int) []Resul
 
 // fuse joins the lists of one query.
 func (f *Fusion) fuse(lists [][]episode.Passage, topk int) []episode.Passage {
-	var fused []episode.Passage // in the order of the first engine, then of the others
+	fused := []episode.Passage{} // in the order of the first engine, then of the others
 	place := map[string]int{}
 	k := float64(cmp.Or(f.K, FusionK))
 	for _, list := range lists {

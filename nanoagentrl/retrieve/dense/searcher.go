@@ -53,6 +53,8 @@ func (s *Searcher) Search(ctx context.Context, queries []string, topk int) []ret
 	for i, q := range queries {
 		if hasWord(q) {
 			asked, texts = append(asked, i), append(texts, q)
+		} else {
+			results[i].Passages = []episode.Passage{}
 		}
 	}
 	if len(asked) == 0 {
