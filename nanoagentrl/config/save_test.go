@@ -60,7 +60,7 @@ func TestHashCoversExactlyTheKeysThatChangeTheResult(t *testing.T) {
 		"offline": "true", "reference": "r", "random_layers": "3", "random_hidden": "128", "random_heads": "8",
 		"random_kv_heads": "1", "random_intermediate": "64", "task": "gsm8k", "train_data": "t",
 		"eval_data": "[e]", "max_train_questions": "1", "max_eval_questions": "1", "corpus": "c", "data_dir": "d", "index": "i", "retriever_max_failures": "1",
-		"retriever_url": "http://h/r", "retriever_timeout_sec": "1", "retriever_retries": "1", "bm25_k1": "1",
+		"retriever_kind": "dense", "encoder": "e", "retriever_url": "http://h/r", "retriever_timeout_sec": "1", "retriever_retries": "1", "bm25_k1": "1",
 		"bm25_b": "1", "prompt_source": "row", "system_prompt": "s", "user_prompt": "{question}",
 		"chat_template": "never", "prompts_per_step": "1", "group_size": "2", "temperature": "2", "max_turns": "1",
 		"max_new_tokens": "1", "max_turn_tokens": "1", "topk": "1", "max_obs_tokens": "32", "max_context": "4096",
