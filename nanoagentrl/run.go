@@ -160,12 +160,11 @@ func (r *Run) openSearch(ctx context.Context) error {
 	case cfg.OpenSearchURL != "":
 		return r.openCluster(ctx)
 	case cfg.RetrieverURL == "":
-		index, err := r.openIndex(ctx)
+		about, err := r.openInProcess(ctx)
 		if err != nil {
 			return err
 		}
-		r.Searcher = index
-		fmt.Fprintf(r.opts.Out, "search   BM25 in process over %d passages from %s\n", index.Index().Len(), cfg.Corpus)
+		fmt.Fprintf(r.opts.Out, "search   %s from %s\n", about, cfg.Corpus)
 		return nil
 	}
 	client, err := retrieve.NewClient(cfg.RetrieverURL, patience(cfg))

@@ -12,12 +12,14 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/bm25"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/opensearch"
 )
 
 // searchState is what a run holds of its search engine, and of where its data came from.
 type searchState struct {
-	index io.Closer // nil if there is nothing to close
+	index   io.Closer       // nil if there is nothing to close
+	meaning *dense.Searcher // to be closed
 	// giveUp ends what is searching; nil while nothing is.
 	giveUp context.CancelCauseFunc
 	// trainFile is the file of the training questions, if they are those of a data set that was named.
@@ -27,6 +29,9 @@ type searchState struct {
 func (s *searchState) close() {
 	if s.index != nil {
 		_ = s.index.Close() // It was only read.
+	}
+	if s.meaning != nil {
+		_ = s.meaning.Close()
 	}
 }
 
@@ -80,10 +85,11 @@ func (r *Run) openIndex(ctx context.Context) (*retrieve.BM25, error) {
 	progress := func(p bm25.Progress) {
 		r.opts.Reporter.Phase(0, 0, fmt.Sprintf("indexing %s, %d passages", cfg.Corpus, p.Passages))
 	}
-	if _, err := bm25.Build(ctx, path, cfg.Index, bm25.BuildOptions{Progress: progress}); err != nil {
+	dir := r.indexFolder("bm25")
+	if _, err := bm25.Build(ctx, path, dir, bm25.BuildOptions{Progress: progress}); err != nil {
 		return nil, err
 	}
-	index, err := retrieve.OpenBM25(cfg.Index, options)
+	index, err := retrieve.OpenBM25(dir, options)
 	if err != nil {
 		return nil, err
 	}

@@ -61,13 +61,19 @@ type Config struct {
 	MaxTrainQuestions int `yaml:"max_train_questions" min:"0"`
 	// MaxEvalQuestions keeps only the first questions of each file of eval_data; 0 keeps all.
 	MaxEvalQuestions int `yaml:"max_eval_questions" min:"0" free:"true"`
-	// Corpus is the JSONL file of passages ({"id", "contents"}) that BM25 indexes in memory, or a folder with a
+	// Corpus is the JSONL file of passages ({"id", "contents"}) that are indexed in memory, or a folder with a
 	// corpus.jsonl, or the name of a folder of data_dir; "tiny" and "facts" are the worlds made in memory. It is not read
 	// when retriever_url is set.
 	Corpus string `yaml:"corpus"`
 	// Index is the folder of an index of the corpus that stays on the disk, for a corpus too large for memory; it is made
 	// if it is not there, and refused if it is that of another corpus. Worlds made in memory do without.
 	Index string `yaml:"index" free:"true"`
+	// RetrieverKind says how the corpus is searched in process: by words (bm25), by meaning (dense), or both (hybrid, by
+	// reciprocal rank fusion). An index for hybrid holds the folders bm25 and dense.
+	RetrieverKind string `yaml:"retriever_kind" oneof:"bm25 dense hybrid"`
+	// Encoder is the sentence encoder of dense and hybrid search: a folder, or a name on the Hugging Face hub such as
+	// sentence-transformers/all-MiniLM-L6-v2 or intfloat/e5-small-v2.
+	Encoder string `yaml:"encoder"`
 	// RetrieverURL is the address of a search server that speaks the Search-R1 protocol, such as
 	// http://127.0.0.1:8000/retrieve; empty searches the corpus in process.
 	RetrieverURL string `yaml:"retriever_url"`
@@ -310,7 +316,7 @@ func Default() *Config {
 		RandomLayers: 2, RandomHidden: 64, RandomHeads: 4, RandomKVHeads: 2, RandomIntermediate: 128,
 
 		Task: "search", EvalData: []string{},
-		RetrieverTimeoutSec: 30, RetrieverRetries: 2, RetrieverMaxFailures: 5, BM25K1: 0.9, BM25B: 0.4,
+		RetrieverKind: "bm25", RetrieverTimeoutSec: 30, RetrieverRetries: 2, RetrieverMaxFailures: 5, BM25K1: 0.9, BM25B: 0.4,
 		WorldSeed: 1, WorldPeople: 300, WorldEvalPeople: 100, WorldHops: "one", WorldFacts: 2, WorldNoise: 0.1,
 		WorldSums: 2000, WorldEvalSums: 300, WorldSteps: 3, WorldLargest: 40,
 

@@ -176,7 +176,8 @@ func (c *Config) Summary() string {
 			engine = "OpenSearch index " + c.OpenSearchIndex
 		}
 		if engine == "" {
-			engine = "BM25 in process over " + c.Corpus
+			engine = map[string]string{"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}[c.RetrieverKind] + " in process over " +
+				c.Corpus
 		}
 		fmt.Fprintf(&out, "search: %s, top %d, at most %d turns\n", engine, c.TopK, c.MaxTurns)
 	}

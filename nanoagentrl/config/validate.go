@@ -127,7 +127,15 @@ func (c *Config) checkData(fault faultFunc) {
 	}
 	if c.RetrieverURL == "" {
 		c.checkCorpus(fault)
+		if c.RetrieverKind != "bm25" && c.Encoder == "" {
+			fault("encoder", "is empty; retriever_kind: %s needs a sentence encoder, such as sentence-transformers/all-MiniLM-L6-v2",
+				c.RetrieverKind)
+		}
 		return
+	}
+	if c.RetrieverKind != "bm25" {
+		fault("retriever_kind", "is %s, but the server at retriever_url decides how it searches; leave one of them out",
+			c.RetrieverKind)
 	}
 	if u, err := url.Parse(c.RetrieverURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		fault("retriever_url", "got %q, want an address such as http://127.0.0.1:8000/retrieve", c.RetrieverURL)

@@ -15,9 +15,12 @@ type tokenizerFile struct {
 	PreTokenizer *component   `json:"pre_tokenizer"`
 	Decoder      *component   `json:"decoder"`
 	Model        *modelPart   `json:"model"`
+
+	PostProcessor *postProcessor `json:"post_processor"`
+	Truncation    *truncation    `json:"truncation"`
 }
 
-// modelPart is the model of a tokenizer.json, BPE or WordLevel.
+// modelPart is the model of a tokenizer.json, BPE, WordLevel or WordPiece.
 type modelPart struct {
 	Type                    string         `json:"type"`
 	Vocab                   map[string]int `json:"vocab"`
@@ -29,6 +32,7 @@ type modelPart struct {
 	Dropout                 float64        `json:"dropout"`
 	ContinuingSubwordPrefix string         `json:"continuing_subword_prefix"`
 	EndOfWordSuffix         string         `json:"end_of_word_suffix"`
+	MaxInputCharsPerWord    int            `json:"max_input_chars_per_word"`
 }
 
 // UnmarshalJSON looks at the type first: the vocabularies of other models have other shapes.
@@ -43,8 +47,8 @@ func (m *modelPart) UnmarshalJSON(data []byte) error {
 	if kind.Type == "" && kind.Merges != nil {
 		kind.Type = "BPE" // files of the first versions name no type
 	}
-	if kind.Type != "BPE" && kind.Type != "WordLevel" {
-		return fmt.Errorf("model.type is %q; supported are BPE and WordLevel", kind.Type)
+	if kind.Type != "BPE" && kind.Type != wordLevel && kind.Type != wordPiece {
+		return fmt.Errorf("model.type is %q; supported are BPE, WordLevel and WordPiece", kind.Type)
 	}
 	type plain modelPart
 	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
@@ -110,6 +114,11 @@ type component struct {
 	IndividualDigits bool              `json:"individual_digits"`
 	AddPrefixSpace   *bool             `json:"add_prefix_space"`
 	UseRegex         *bool             `json:"use_regex"`
+
+	CleanText          bool  `json:"clean_text"`
+	HandleChineseChars bool  `json:"handle_chinese_chars"`
+	StripAccents       *bool `json:"strip_accents"`
+	Lowercase          bool  `json:"lowercase"`
 }
 
 // newBPE checks a tokenizer.json of type BPE and returns its tokenizer.

@@ -13,6 +13,7 @@ import (
 var hubFiles = []string{
 	"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
 	"added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+	"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
 }
 
 // hubCache is the folder of one model in the cache: snapshots/<commit>/<file>, and the commit of each revision in

@@ -115,6 +115,7 @@ func toyRepo(t *testing.T, shard int64) map[string][]byte {
 	require.NoError(t, SaveFolder(dir, cfg, fromMap(toyWeights(cfg)), SaveOptions{MaxShardBytes: shard}))
 	files := map[string][]byte{
 		"tokenizer.json": []byte("{}"), "README.md": []byte("# toy"), "pytorch_model.bin": []byte("pickle"),
+		"1_Pooling/config.json":  []byte("{}"),
 		"onnx/model.safetensors": []byte("x"), "gguf/toy-q8.gguf": ggufToy(cfg, toyWeights(cfg)).build(),
 	}
 	entries, err := os.ReadDir(dir)
@@ -144,6 +145,7 @@ func TestResolveFetchesOnlyWhatIsNeededAndOnce(t *testing.T) {
 		requireWeights(t, src, toyWeights(toyConfig("llama")))
 		require.NoError(t, src.Close())
 		assert.FileExists(t, filepath.Join(path, "tokenizer.json"))
+		assert.FileExists(t, filepath.Join(path, "1_Pooling", "config.json"))
 		// Python finds the snapshot by this file.
 		ref, err := os.ReadFile(filepath.Join(opts.CacheDir, "models--org--toy", "refs", "main"))
 		require.NoError(t, err)

@@ -36,6 +36,7 @@ Usage: go run ./scripts/retrieval_recall --split DATA [--records FILE] [--corpus
 Examples:
   go run ./scripts/retrieval_recall --data_dir data --split hotpotqa
   go run ./scripts/retrieval_recall --data_dir data --all                 # one table of every data set with a corpus
+  go run ./scripts/retrieval_recall --data_dir data --split hotpotqa --kind bm25,dense,hybrid --model models/all-MiniLM-L6-v2
   go run ./scripts/retrieval_recall --split data/search/test.jsonl --corpus data/search/corpus.jsonl \
       --records runs/search_smollm2_cpu/samples.jsonl --k 1,3,5,10
   go run ./scripts/retrieval_recall --split nq:test --retriever_url http://127.0.0.1:8000 --max_questions 500
@@ -58,6 +59,7 @@ type settings struct {
 	k                                                []int
 	k1, b                                            float64
 	json, all                                        bool
+	encoder                                          encoderSettings
 }
 
 // run returns the exit status: 0, 1 if the measurement failed, 2 for bad input, 130 when interrupted.
@@ -111,6 +113,7 @@ func (s *settings) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&s.seed, "seed", 1, "seed of the resamples")
 	flags.Float64Var(&s.k1, "k1", retrieve.DefaultBM25().K1, "BM25's saturation of the term frequency")
 	flags.Float64Var(&s.b, "b", retrieve.DefaultBM25().B, "BM25's normalisation by length")
+	s.encoder.add(flags)
 	flags.StringVar(&s.out, "out", "", "folder of figure and files (default runs/retrieval_recall/SPLIT)")
 	flags.BoolVar(&s.json, "json", false, "print the figures as JSON lines instead of a table")
 }
@@ -134,6 +137,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if engines > 1 {
 		return errors.New("--corpus, --index and --retriever_url exclude each other")
+	}
+	if err := s.encoder.check(flags); err != nil {
+		return err
 	}
 	slices.Sort(s.k)
 	s.k = slices.Compact(s.k)
@@ -161,7 +167,7 @@ func nameOf(split string) string {
 	return strings.Trim(odd.ReplaceAllString(strings.Join(parts[max(0, len(parts)-2):], "_"), "_"), "_")
 }
 
-func (s *settings) measure(ctx context.Context, stdout, stderr io.Writer) error {
+func (s *settings) measure(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	places := data.Places{Dir: s.dataDir, Hub: data.HubOptions{Note: func(m string) { fmt.Fprintln(stderr, m) }}}
 	path, opts, err := places.Questions(ctx, s.split, "test")
 	if err != nil {
@@ -185,29 +191,55 @@ func (s *settings) measure(ctx context.Context, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stderr, "%d episodes of %d questions; left out: %d of other questions, %d whose search engine failed\n",
 			records.Episodes, len(records.ByQuestion), records.Others, records.Failed)
 	}
-	searcher, err := s.searcher(ctx, places, path, stderr)
+	engines, closeAll, err := s.searchers(ctx, places, path, stderr)
 	if err != nil {
 		return err
 	}
-	outcomes, err := recall.Search(ctx, searcher, questions, records.ByQuestion, s.k[len(s.k)-1], nil)
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, closeAll()) }()
+	all := map[string][]recall.Row{}
+	for i, kind := range s.encoder.kinds {
+		outcomes, err := recall.Search(ctx, engines[i], questions, records.ByQuestion, s.k[len(s.k)-1], nil)
+		if err != nil {
+			return err
+		}
+		rows := recall.Summarize(outcomes, recall.SummaryOptions{K: s.k, Resamples: s.resamples, Seed: s.seed})
+		if len(rows) == 0 {
+			return fmt.Errorf("the questions of %s tell neither gold passages nor answers to look for", s.split)
+		}
+		if err := s.write(s.folder(kind), rows, recall.Disagreements(outcomes, s.at)); err != nil {
+			return err
+		}
+		all[kind] = rows
 	}
-	rows := recall.Summarize(outcomes, recall.SummaryOptions{K: s.k, Resamples: s.resamples, Seed: s.seed})
-	if len(rows) == 0 {
-		return fmt.Errorf("the questions of %s tell neither gold passages nor answers to look for", s.split)
+	return s.print(stdout, len(questions), all)
+}
+
+// print prints the figures of each kind.
+func (s *settings) print(stdout io.Writer, questions int, all map[string][]recall.Row) error {
+	if !s.json {
+		fmt.Fprintf(stdout, "%s: %d questions\n\n", s.split, questions)
 	}
-	if err := s.write(rows, recall.Disagreements(outcomes, s.at)); err != nil {
-		return err
+	for _, kind := range s.encoder.kinds {
+		var err error
+		switch {
+		case s.json:
+			err = recall.WriteJSONL(stdout, all[kind])
+		case len(s.encoder.kinds) == 1:
+			err = table(stdout, all[kind])
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if s.json {
-		return recall.WriteJSONL(stdout, rows)
+		return nil
 	}
-	fmt.Fprintf(stdout, "%s: %d questions\n\n", s.split, len(questions))
-	if err := table(stdout, rows); err != nil {
-		return err
+	if len(s.encoder.kinds) > 1 {
+		if err := s.comparison(stdout, all); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(stdout, "\nfigure and files are in %s\n", s.out)
+	_, err := fmt.Fprintf(stdout, "\nfigure and files are in %s\n", s.out)
 	return err
 }
 
@@ -224,16 +256,9 @@ func (s *settings) searcher(ctx context.Context, places data.Places, questions s
 	case s.index != "":
 		return retrieve.OpenBM25(s.index, options)
 	}
-	corpus := s.corpus
-	if corpus == "" {
-		corpus = questions
-		if info, err := os.Stat(questions); err == nil && !info.IsDir() {
-			corpus = filepath.Dir(questions)
-		}
-	}
-	path, err := places.Corpus(corpus)
+	path, err := s.corpusFile(places, questions)
 	if err != nil {
-		return nil, fmt.Errorf("%w; name what to search with --corpus, --index or --retriever_url", err)
+		return nil, err
 	}
 	passages, err := data.ReadCorpus(path)
 	if err != nil {
@@ -243,6 +268,22 @@ func (s *settings) searcher(ctx context.Context, places data.Places, questions s
 	return retrieve.NewBM25(passages, options)
 }
 
+// corpusFile returns the file of the passages: without --corpus those that lie beside the questions.
+func (s *settings) corpusFile(places data.Places, questions string) (string, error) {
+	corpus := s.corpus
+	if corpus == "" {
+		corpus = questions
+		if info, err := os.Stat(questions); err == nil && !info.IsDir() {
+			corpus = filepath.Dir(questions)
+		}
+	}
+	path, err := places.Corpus(corpus)
+	if err != nil {
+		return "", fmt.Errorf("%w; name what to search with --corpus, --index or --retriever_url", err)
+	}
+	return path, nil
+}
+
 // The files of the folder.
 const (
 	figureName        = "recall.png"
@@ -250,21 +291,21 @@ const (
 	disagreementsName = "disagreements.jsonl"
 )
 
-func (s *settings) write(rows []recall.Row, disagreements []recall.Disagreement) error {
-	if err := os.MkdirAll(s.out, 0o755); err != nil {
+func (s *settings) write(out string, rows []recall.Row, disagreements []recall.Disagreement) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	figure, err := recall.Figure("What the search finds: "+s.split, rows)
 	if err != nil {
 		return err
 	}
-	if err := figure.Save(filepath.Join(s.out, figureName)); err != nil {
+	if err := figure.Save(filepath.Join(out, figureName)); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(s.out, rowsName), rows); err != nil || s.records == "" {
+	if err := writeFile(filepath.Join(out, rowsName), rows); err != nil || s.records == "" {
 		return err
 	}
-	return writeFile(filepath.Join(s.out, disagreementsName), disagreements)
+	return writeFile(filepath.Join(out, disagreementsName), disagreements)
 }
 
 func writeFile[T any](path string, values []T) error {

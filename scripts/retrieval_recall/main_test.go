@@ -14,6 +14,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed/embedtest"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/recall"
 )
 
@@ -93,6 +94,25 @@ func TestAgentBesideTheQuestions(t *testing.T) {
 	assert.Contains(t, stdout, "difference (95 %)")
 }
 
+func TestKindsOfSearchAreCompared(t *testing.T) {
+	dir, _ := sets(t)
+	out, vectors := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "vectors")
+	model := embedtest.Write(t, 1, nil)
+	args := []string{"--data_dir", dir, "--split", "people", "--k", "1,3", "--out", out, "--max_questions", "20", "--backend", "go", "--model", model}
+	code, stdout, stderr := command(t, append(args, "--kind", "bm25,dense,hybrid", "--dense_index", vectors)...)
+	require.Equal(t, 0, code, stderr)
+	assert.Regexp(t, `(?m)^kind +found +@1 +@3`, stdout)
+	assert.Regexp(t, `(?m)^bm25 +gold +100\.0 +100\.0`, stdout)
+	for _, kind := range kinds {
+		assert.Regexp(t, `(?m)^`+kind+` +gold +[\d.]+ +[\d.]+`, stdout)
+		assert.FileExists(t, filepath.Join(out, kind, "recall.jsonl"))
+	}
+	assert.FileExists(t, filepath.Join(vectors, "vectors.f16"))
+	code, alone, stderr := command(t, append(args, "--kind", "dense")...)
+	require.Equal(t, 0, code, stderr)
+	assert.Regexp(t, `(?m)^all +gold +1 +20 +[\d.]+ \(`, alone)
+}
+
 func TestBadInputIsOneLine(t *testing.T) {
 	dir, records := sets(t)
 	for want, c := range map[string]struct {
@@ -102,6 +122,9 @@ func TestBadInputIsOneLine(t *testing.T) {
 		"give --split DATA":                                  {2, nil},
 		"--k is [0 3]; want numbers from 1 to 1000":          {2, []string{"--split", "x", "--k", "3,0"}},
 		"exclude each other":                                 {2, []string{"--split", "x", "--corpus", "y", "--index", "z"}},
+		`--kind is ["bm24"]; want some of [bm25 dense h`:     {2, []string{"--split", "x", "--kind", "bm24"}},
+		"--kind dense and hybrid need --model":               {2, []string{"--split", "x", "--kind", "hybrid"}},
+		"--index and --retriever_url are of no use":          {2, []string{"--split", "x", "--kind", "dense", "--model", "m", "--index", "z"}},
 		"--resamples is 5":                                   {2, []string{"--split", "x", "--resamples", "5"}},
 		`unexpected argument "x"`:                            {2, []string{"x"}},
 		"unknown flag: --splitt":                             {2, []string{"--splitt", "x"}},

@@ -20,23 +20,22 @@ import (
 func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := new(source)
 	addCorpus(flags, s)
-	kind := flags.String("kind", "bm25", "bm25 (a folder of ours) or opensearch (in a cluster)")
 	out := flags.String("out", "", "folder that receives the index")
 	flags.BoolVar(&s.rebuild, "rebuild", false, "discard whatever index the folder holds")
 	workers := flags.Int("workers", 0, "goroutines that analyse; 0 is one for each core")
 	addAnalysis(flags, s)
 	addCluster(flags, s)
 	create := addClusterIndex(flags, s)
+	encoder := addEncoder(flags)
 	return func(ctx context.Context, args []string, stdout, log io.Writer) error {
 		if err := noArguments(args); err != nil {
 			return err
 		}
-		switch *kind {
-		case "bm25":
-		case "opensearch":
+		if err := encoder.check(); err != nil {
+			return err
+		}
+		if encoder.kind == kindOpenSearch {
 			return create(ctx, stdout, log)
-		default:
-			return usagef("--kind is %q; want bm25 or opensearch", *kind)
 		}
 		if s.corpus == "" || *out == "" {
 			return usagef("give --corpus FILE and --out DIR; see --help")
@@ -44,26 +43,36 @@ func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		if *workers < 0 {
 			return usagef("--workers is %d, must be at least 0", *workers)
 		}
-		path, err := s.corpusFile()
-		if err != nil {
-			return err
+		if encoder.kind != kindBM25 {
+			if err := encoder.buildDense(ctx, s, *out, stdout, log); err != nil || encoder.kind == kindDense {
+				return err
+			}
 		}
-		start := time.Now()
-		_, err = bm25.Build(ctx, path, *out, bm25.BuildOptions{Analyzer: s.analyzer, Rebuild: s.rebuild, Workers: *workers,
-			Progress: showProgress(log)})
-		if errors.Is(err, context.Canceled) {
-			fmt.Fprintf(log, "the same command goes on from here\n")
-		}
-		if err != nil {
-			return err
-		}
-		x, err := bm25.Open(*out, retrieve.DefaultBM25())
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(stdout, "%s: %s; %v\n", *out, describe(x), time.Since(start).Round(time.Millisecond))
-		return x.Close()
+		return buildWords(ctx, s, encoder.part(*out, kindBM25), *workers, stdout, log)
 	}
+}
+
+// buildWords makes an index of words.
+func buildWords(ctx context.Context, s *source, out string, workers int, stdout, log io.Writer) error {
+	path, err := s.corpusFile()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	_, err = bm25.Build(ctx, path, out, bm25.BuildOptions{Analyzer: s.analyzer, Rebuild: s.rebuild, Workers: workers,
+		Progress: showProgress(log)})
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintf(log, "the same command goes on from here\n")
+	}
+	if err != nil {
+		return err
+	}
+	x, err := bm25.Open(out, retrieve.DefaultBM25())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s: %s; %v\n", out, describe(x), time.Since(start).Round(time.Millisecond))
+	return x.Close()
 }
 
 // showProgress returns a function that draws a bar on a terminal and writes a line every ten seconds elsewhere.

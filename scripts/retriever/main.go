@@ -36,6 +36,9 @@ Examples:
   go run ./scripts/retriever serve --corpus data/search/corpus.jsonl          # in memory, nothing is written
   go run ./scripts/retriever index --corpus data/wiki-18.jsonl --kind opensearch --url http://127.0.0.1:9200 --name wiki-18 --shards 4
   go run ./scripts/retriever search --index data/wiki-18.index --explain "who wrote the prodigal son"
+  go run ./scripts/retriever index --kind hybrid --model sentence-transformers/all-MiniLM-L6-v2 \
+      --corpus data/search/corpus.jsonl --out data/search.hybrid
+  go run ./scripts/retriever serve --kind hybrid --model sentence-transformers/all-MiniLM-L6-v2 --index data/search.hybrid
   curl -d '{"queries": ["who wrote the prodigal son"], "topk": 3, "return_scores": true}' 127.0.0.1:8000/retrieve
 
 "retriever COMMAND --help" lists the options of a command. A corpus is JSON lines of {"id", "contents"}, contents being

@@ -17,7 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed/embedtest"
 )
 
 func perform(ctx context.Context, args ...string) (code int, stdout, stderr string) {
@@ -148,6 +151,53 @@ func TestServerAndProcessFindTheSameFromCorpusAndIndex(t *testing.T) {
 	}
 }
 
+func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
+	corpus, model := writeCorpus(t, 30), embedtest.Write(t, 1, nil)
+	for _, kind := range []string{"dense", "hybrid"} {
+		dir := filepath.Join(t.TempDir(), kind)
+		encoder := []string{"--kind", kind, "--model", model, "--backend", "go"}
+		code, stdout, stderr := perform(t.Context(), append([]string{"index", "--corpus", corpus, "--out", dir}, encoder...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Contains(t, stdout, "30 passages, vectors of 16 values by tiny in 960 B;")
+		question := []string{"--json", "where was somebody born?"}
+		code, fromIndex, stderr := perform(t.Context(), append(append([]string{"search", "--index", dir}, encoder...), question...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, 3, strings.Count(fromIndex, `"Contents"`)+strings.Count(fromIndex, `"contents"`), fromIndex)
+		code, fromMemory, stderr := perform(t.Context(), append(append([]string{"search", "--corpus", corpus}, encoder...), question...)...)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, fromMemory, fromIndex)
+
+		other := append([]string{"search", "--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil)}, question...)
+		code, _, stderr = perform(t.Context(), other...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "does not belong to this model")
+		code, _, stderr = perform(t.Context(), append([]string{"search", "--index", dir, "--corpus", writeCorpus(t, 31)}, append(encoder, question...)...)...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "does not belong to this corpus")
+	}
+	code, _, stderr := perform(t.Context(), "search", "--corpus", corpus, "--kind", "dense", "--model", t.TempDir(), "q")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "there is no config.json")
+}
+
+func TestDenseServerAnswersAsInProcess(t *testing.T) {
+	corpus, model := writeCorpus(t, 30), embedtest.Write(t, 1, nil)
+	address, stop := serving(t, "--corpus", corpus, "--kind", "dense", "--model", model, "--backend", "go")
+	client, err := retrieve.NewClient(address, retrieve.DefaultClient())
+	require.NoError(t, err)
+	dev, err := device.Open("go")
+	require.NoError(t, err)
+	defer dev.Close()
+	inProcess, err := dense.Source{Corpus: corpus, Encoder: model}.Open(t.Context(), dev)
+	require.NoError(t, err)
+	queries := []string{"where was somebody born?", "", "a trade"}
+	assert.Equal(t, inProcess.Search(t.Context(), queries, 5), client.Search(t.Context(), queries, 5))
+	require.NoError(t, inProcess.Close())
+	code, log := stop()
+	assert.Equal(t, 0, code, log)
+	assert.Contains(t, log, "kind=dense")
+}
+
 func TestServerOfADamagedIndexStops(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "index")
 	code, _, stderr := perform(t.Context(), "index", "--corpus", writeCorpus(t, 60), "--out", dir)
@@ -214,12 +264,16 @@ func TestBadInputIsOneLineAndStatusTwo(t *testing.T) {
 		"give --corpus FILE and --out DIR":         {"index", "--corpus", "x"},
 		"--rebuild needs the --corpus":             {"serve", "--index", "x", "--rebuild", "--port", "0"},
 		"--no_stemming belongs to the index":       {"search", "--index", "x", "--no_stemming", "q"},
-		`--kind is "none"; want one of [bm25`:      {"serve", "--corpus", "x", "--kind", "none", "--port", "0"},
 		"--kind opensearch needs --url":            {"serve", "--kind", "opensearch", "--name", "x", "--port", "0"},
 		"--index does not go with --kind opense":   {"search", "--kind", "opensearch", "--url", "http://h", "--name", "x", "--index", "d", "q"},
 		"give --corpus FILE[,FILE ...]":            {"index", "--kind", "opensearch", "--url", "http://h", "--name", "x"},
 		"--shards is 0":                            {"index", "--kind", "opensearch", "--url", "http://h", "--name", "x", "--corpus", "c", "--shards", "0"},
 		"--b 2; want at least 0, and from 0 to 1":  {"index", "--kind", "opensearch", "--url", "http://h", "--name", "x", "--corpus", "c", "--b", "2"},
+		`--kind is "tfidf"; want one of [bm25 d`:   {"serve", "--corpus", "x", "--kind", "tfidf", "--port", "0"},
+		"--kind dense needs --model":               {"index", "--corpus", "x", "--out", "y", "--kind", "dense"},
+		"--model goes with --kind dense or hybrid": {"search", "--corpus", "x", "--model", "m", "q"},
+		"--explain goes with --kind bm25":          {"search", "--corpus", "x", "--explain", "--kind", "hybrid", "q"},
+		"--rrf_k is 0, must be at least 1":         {"serve", "--corpus", "x", "--kind", "hybrid", "--model", "m", "--rrf_k", "0", "--port", "0"},
 		"--port is 70000, must be from 0 to 65535": {"serve", "--corpus", "x", "--port", "70000"},
 		`--log_format is "xml"`:                    {"serve", "--corpus", "x", "--log_format", "xml"},
 		`--log_level is "loud"`:                    {"serve", "--corpus", "x", "--log-level", "loud"},

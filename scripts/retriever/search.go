@@ -18,9 +18,10 @@ import (
 
 func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := addSource(flags)
-	kind := flags.String("kind", "bm25", "how to search: bm25, in this process, or opensearch")
 	topk := flags.Int("topk", 3, "passages for each query")
 	explain := flags.Bool("explain", false, "print what each term adds to a score")
+	encoder := addEncoder(flags)
+	addFusion(flags, encoder)
 	asJSON := flags.Bool("json", false, "print the passages of a query as one line of JSON")
 	return func(ctx context.Context, queries []string, stdout, log io.Writer) (err error) {
 		switch {
@@ -30,16 +31,14 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 			return usagef("--topk is %d, must be at least 1", *topk)
 		case *explain && *asJSON:
 			return usagef("--explain and --json exclude each other")
+		case *explain && encoder.kind != kindBM25:
+			return usagef("--explain goes with --kind bm25")
 		}
-		x, err := openEngine(ctx, *kind, s, log)
+		x, err := openEngine(ctx, encoder, s, log)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, x.close()) }()
-		ours, _ := x.Searcher.(*retrieve.BM25)
-		if *explain && ours == nil {
-			return usagef("--explain needs --kind bm25")
-		}
 		for i, result := range x.Search(ctx, queries, *topk) {
 			if result.Err != nil {
 				return result.Err
@@ -47,7 +46,7 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 			if *asJSON {
 				err = json.NewEncoder(stdout).Encode(map[string]any{"query": queries[i], "passages": result.Passages})
 			} else {
-				err = show(stdout, ours, queries[i], result.Passages, *explain)
+				err = show(stdout, x.Searcher, queries[i], result.Passages, *explain)
 			}
 			if err != nil {
 				return err
@@ -57,7 +56,7 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 	}
 }
 
-func show(out io.Writer, x *retrieve.BM25, query string, passages []episode.Passage, explain bool) error {
+func show(out io.Writer, x retrieve.Searcher, query string, passages []episode.Passage, explain bool) error {
 	fmt.Fprintf(out, "%s\n", query)
 	if len(passages) == 0 {
 		fmt.Fprintln(out, "  nothing found")
@@ -65,10 +64,11 @@ func show(out io.Writer, x *retrieve.BM25, query string, passages []episode.Pass
 	for rank, p := range passages {
 		title, text := data.SplitContents(p.Contents)
 		fmt.Fprintf(out, "%3d. %8.4f  %s  %s: %s\n", rank+1, p.Score, p.ID, title, start(text))
-		if !explain {
+		words, ok := x.(*retrieve.BM25)
+		if !explain || !ok {
 			continue
 		}
-		why, err := x.Index().Explain(query, p.ID)
+		why, err := words.Index().Explain(query, p.ID)
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,6 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/server"
 )
 
-// kinds are the ways to search that serve knows.
-var kinds = []string{"bm25", "opensearch"}
-
 // engine is what is served.
 type engine struct {
 	retrieve.Searcher
@@ -29,28 +26,33 @@ type engine struct {
 	close  func() error
 }
 
-// openEngine opens an engine of a kind.
-func openEngine(ctx context.Context, kind string, s *source, log io.Writer) (*engine, error) {
-	switch kind {
-	case "bm25":
-		x, err := s.open(ctx, log)
-		if err != nil {
-			return nil, err
-		}
-		return &engine{x, x.Index().Len(), describe(x.Index()), x.Index().Verify, x.Close}, nil
-	case "opensearch":
+// openEngine opens what is searched.
+func openEngine(ctx context.Context, o *encoderOptions, s *source, log io.Writer) (*engine, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	switch o.kind {
+	case kindBM25:
+	case kindOpenSearch:
 		x, err := s.openCluster(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return &engine{x, x.Len(), s.name, x.Verify, x.Close}, nil
+	default:
+		return o.openDenseEngine(ctx, s, log)
 	}
-	return nil, usagef("--kind is %q; want one of %v", kind, kinds)
+	x, err := s.open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{x, x.Index().Len(), describe(x.Index()), x.Index().Verify, x.Close}, nil
 }
 
 func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 	s := addSource(flags)
-	kind := flags.String("kind", "bm25", "how to search: bm25, in this process, or opensearch")
+	encoder := addEncoder(flags)
+	addFusion(flags, encoder)
 	host := flags.String("host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	port := flags.Int("port", 8000, "port to listen on; 0 takes a free one")
 	topk := flags.Int("topk", 3, "passages for a query of a request that does not say it")
@@ -82,17 +84,17 @@ func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 			return err
 		}
 		defer listener.Close()
-		e, err := openEngine(ctx, *kind, s, errOut)
+		e, err := openEngine(ctx, encoder, s, errOut)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, e.close()) }()
-		web, err := server.New(server.Options{Searcher: e, Kind: *kind, Passages: e.passages, TopK: *topk, Limits: limits,
+		web, err := server.New(server.Options{Searcher: e, Kind: encoder.kind, Passages: e.passages, TopK: *topk, Limits: limits,
 			Timeout: *timeout, Grace: *grace, Log: log})
 		if err != nil {
 			return usageError{err}
 		}
-		log.Info("serving", "address", "http://"+listener.Addr().String()+"/retrieve", "kind", *kind, "index", e.about)
+		log.Info("serving", "address", "http://"+listener.Addr().String()+"/retrieve", "kind", encoder.kind, "index", e.about)
 		return serveVerified(ctx, web, listener, e, log)
 	}
 }

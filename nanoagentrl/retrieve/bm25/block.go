@@ -2,7 +2,6 @@ package bm25
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/bits"
 )
 
@@ -11,9 +10,6 @@ const blockSize = 128
 
 // slack is the number of bytes that must follow the packed postings, so that eight of them can be read at any place.
 const slack = 8
-
-// ErrDamaged is the error for an index whose bytes are not those that were written.
-var ErrDamaged = errors.New("the index is damaged")
 
 // A block holds up to blockSize postings: the widths of gaps and frequencies in bits, one byte each, then all gaps less
 // one, then all frequencies less one, each group in whole bytes, lowest bits first. The first gap is counted from the

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/analysis"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
 
 // BuildOptions say how Build makes an index.
@@ -153,7 +154,7 @@ func (b *builder) indexRest(ctx context.Context) error {
 			l := &lot{lines: lines, err: err}
 			if err == nil {
 				b.journal.digest.Write(lines.Text)
-				l.sha256 = hexSum(b.journal.digest)
+				l.sha256 = indexfile.HexSum(b.journal.digest)
 			}
 			select {
 			case lots <- done:
@@ -213,14 +214,14 @@ func (b *builder) store(l *lot) error {
 	place := uint64(b.journal.at.PassagesSize)
 	for i, p := range l.passages {
 		doc := len(b.places)
-		if first, seen := b.docOf[hashID(p.ID)]; seen {
+		if first, seen := b.docOf[indexfile.HashID(p.ID)]; seen {
 			if err := b.checkRepeated(p.ID, first, texts, l.lineOf[i]); err != nil {
 				return err
 			}
 		}
-		b.docOf[hashID(p.ID)] = uint32(doc)
+		b.docOf[indexfile.HashID(p.ID)] = uint32(doc)
 		b.places = append(b.places, place+uint64(len(texts)))
-		texts = appendPassage(texts, p)
+		texts = indexfile.AppendPassage(texts, p)
 	}
 	b.lengths = append(b.lengths, l.segment.lengths...)
 	return b.journal.append(l, texts)

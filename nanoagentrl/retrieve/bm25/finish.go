@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
 
 // finish merges the segments into the file of the index and writes the manifest.
@@ -24,7 +26,7 @@ func (b *builder) finish(ctx context.Context) (*Manifest, error) {
 		Kind: kind, Format: format, Analyzer: b.o.Analyzer,
 		Corpus: Corpus{Name: filepath.Base(b.path), Size: j.at.End, SHA256: j.at.SHA256},
 		Counts: Counts{Passages: j.at.Passages, NonEmpty: j.at.NonEmpty, Tokens: j.at.Tokens},
-		Parts:  map[string]part{partPassages: {File: passagesName, Size: j.at.PassagesSize, CRC32C: j.at.PassagesCRC}},
+		Parts:  map[string]indexfile.Part{partPassages: {File: passagesName, Size: j.at.PassagesSize, CRC32C: j.at.PassagesCRC}},
 	}
 	path := filepath.Join(b.dir, indexName)
 	file, err := os.Create(path)
@@ -57,7 +59,7 @@ func (b *builder) finish(ctx context.Context) (*Manifest, error) {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	m.Counts.Terms, m.Counts.Postings = merge.dictionary.terms, merge.postings
-	return m, m.write(b.dir)
+	return m, indexfile.WriteManifest(b.dir, m)
 }
 
 // partWriter writes the parts of a file one after the other and notes them in the manifest.
@@ -72,13 +74,13 @@ type partWriter struct {
 var _ io.Writer = (*partWriter)(nil)
 
 func (w *partWriter) Write(text []byte) (int, error) {
-	w.crc = crc32.Update(w.crc, castagnoli, text)
+	w.crc = crc32.Update(w.crc, indexfile.Castagnoli, text)
 	w.size += int64(len(text))
 	return w.out.Write(text)
 }
 
 // end gives what was written since the last end its name.
 func (w *partWriter) end(name string) {
-	w.manifest.Parts[name] = part{File: indexName, Offset: w.begin, Size: w.size, CRC32C: w.crc}
+	w.manifest.Parts[name] = indexfile.Part{File: indexName, Offset: w.begin, Size: w.size, CRC32C: w.crc}
 	w.begin, w.size, w.crc = w.begin+w.size, 0, 0
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/analysis"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
 
 // Options are the parameters of BM25, and of the analysis of text.
@@ -66,7 +67,9 @@ type Index struct {
 
 	presences presences
 	scans     sync.Pool
-	files     *mapped // nil in memory
+	// manifest and files are nil in memory.
+	manifest *Manifest
+	files    *indexfile.Files
 }
 
 // store holds the passages of an index.

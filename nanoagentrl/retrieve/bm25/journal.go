@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/analysis"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
 
 // The files that exist only while an index is built: segments, and what has been done.
@@ -155,7 +156,7 @@ func (j *journal) append(l *lot, texts []byte) error {
 			return err
 		}
 		*target.size += int64(len(target.text))
-		*target.crc = crc32.Update(*target.crc, castagnoli, target.text)
+		*target.crc = crc32.Update(*target.crc, indexfile.Castagnoli, target.text)
 	}
 	j.at = next
 	j.done = append(j.done, next)
@@ -165,7 +166,7 @@ func (j *journal) append(l *lot, texts []byte) error {
 // segmentReaders returns a reader of the postings of each lot, the number of its first passage, and all lengths. It
 // compares the file's checksum.
 func (j *journal) segmentReaders() (postings []io.Reader, bases []int, lengths []uint8, err error) {
-	crc := crc32.New(castagnoli)
+	crc := crc32.New(indexfile.Castagnoli)
 	begin, base := int64(0), 0
 	for _, c := range j.done {
 		lot := bufio.NewReader(io.TeeReader(io.NewSectionReader(j.segments, begin, c.SegmentsSize-begin), crc))

@@ -4,19 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"hash/maphash"
 	"io"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
-
-var hashSeed = maphash.MakeSeed()
-
-func hashID(id string) uint64 { return maphash.String(hashSeed, id) }
 
 // resume goes on from the last checkpoint, if corpus and files up to there are as they were; else it starts anew.
 func (b *builder) resume(ctx context.Context) error {
@@ -26,7 +20,7 @@ func (b *builder) resume(ctx context.Context) error {
 	}
 	last := j.done[len(j.done)-1]
 	err := b.corpus.SkipTo(last.End, last.Lines, j.digest)
-	if err == nil && hexSum(j.digest) == last.SHA256 {
+	if err == nil && indexfile.HexSum(j.digest) == last.SHA256 {
 		j.at = last
 		if err = b.readBack(ctx); err == nil {
 			b.resumed = last.Passages
@@ -52,16 +46,16 @@ func (b *builder) readBack(ctx context.Context) (err error) {
 	if _, _, b.lengths, err = j.segmentReaders(); err != nil {
 		return err
 	}
-	crc := crc32.New(castagnoli)
+	crc := crc32.New(indexfile.Castagnoli)
 	stored := io.TeeReader(io.NewSectionReader(j.passages, 0, j.at.PassagesSize), crc)
-	in := bufio.NewReaderSize(&patient{ctx, stored}, 1<<20)
+	in := bufio.NewReaderSize(&indexfile.Patient{Ctx: ctx, In: stored}, 1<<20)
 	place := int64(0)
 	for doc := range j.at.Passages {
-		id, size, err := readPassage(in)
+		id, size, err := indexfile.ReadPassageID(in)
 		if err != nil {
 			return err
 		}
-		b.docOf[hashID(id)] = uint32(doc)
+		b.docOf[indexfile.HashID(id)] = uint32(doc)
 		b.places = append(b.places, uint64(place))
 		place += size
 	}
@@ -69,27 +63,6 @@ func (b *builder) readBack(ctx context.Context) (err error) {
 		return fmt.Errorf("%s: %w", j.passages.Name(), ErrDamaged)
 	}
 	return nil
-}
-
-// readPassage reads a stored passage and returns its id and its size in bytes.
-func readPassage(in *bufio.Reader) (id string, size int64, err error) {
-	n, err := binary.ReadUvarint(in)
-	if err != nil || n > data.MaxLine {
-		return "", 0, errors.Join(err, ErrDamaged)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(in, text); err != nil {
-		return "", 0, err
-	}
-	m, err := binary.ReadUvarint(in)
-	if err != nil || m > data.MaxLine {
-		return "", 0, errors.Join(err, ErrDamaged)
-	}
-	if _, err := in.Discard(int(m)); err != nil {
-		return "", 0, err
-	}
-	head := len(binary.AppendUvarint(nil, n)) + len(binary.AppendUvarint(nil, m))
-	return string(text), int64(head) + int64(n+m), nil
 }
 
 // checkRepeated returns an error if passage first has the id too, and not only its hash. texts are the passages of the
@@ -100,37 +73,13 @@ func (b *builder) checkRepeated(id string, first uint32, texts []byte, line int)
 	if place := b.places[first]; place >= stored {
 		in = bytes.NewReader(texts[place-stored:])
 	}
-	other, _, err := readPassage(bufio.NewReader(in))
+	other, _, err := indexfile.ReadPassageID(bufio.NewReader(in))
 	if err != nil || other != id {
 		return err
 	}
-	firstLine, err := lineOfID(b.path, id)
+	firstLine, err := indexfile.LineOfID(b.path, id)
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("%s:%d: id %q again, first in line %d; ids must be unique", b.path, line, id, firstLine)
-}
-
-// lineOfID returns the number of the first line of a corpus with an id.
-func lineOfID(path, id string) (int, error) {
-	corpus, err := data.OpenCorpus(path)
-	if err != nil {
-		return 0, err
-	}
-	defer corpus.Close()
-	for {
-		lines, err := corpus.Next(1024, lotBytes)
-		if err != nil {
-			return 0, err
-		}
-		passages, lineOf, err := lines.Passages()
-		if err != nil {
-			return 0, err
-		}
-		for i, p := range passages {
-			if p.ID == id {
-				return lineOf[i], nil
-			}
-		}
-	}
 }

@@ -1,0 +1,97 @@
+// Command bench_dense times the sentence encoder on the first passages of a corpus.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
+)
+
+const usage = `Time the sentence encoder on the first passages of a corpus and print a line of JSON: passages a second of the best pass,
+and of the first, in which graphs are compiled.
+
+Usage: go run ./scripts/bench_dense --model DIR --corpus FILE [--n 2000] [--reps 2]
+
+compare.sh beside this command runs it and sentence-transformers in turn and prints the ratio.
+
+Examples:
+  go run ./scripts/bench_dense --model models/all-MiniLM-L6-v2 --corpus data/squad
+  scripts/bench_dense/compare.sh --model models/all-MiniLM-L6-v2 --corpus data/squad/corpus.jsonl --python VENV/bin/python
+
+Options:
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "bench_dense: %v\n", err)
+		os.Exit(2)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := pflag.NewFlagSet("bench_dense", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.SetNormalizeFunc(config.NormalizeFlag)
+	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	model := flags.String("model", "", "folder of the encoder or its name on the hub")
+	corpus := flags.String("corpus", "", "JSONL file of passages, or a folder with a corpus.jsonl")
+	backend := flags.String("backend", "auto", "where the encoder runs: auto, xla, cuda or go")
+	n := flags.Int("n", 2000, "passages that are encoded")
+	reps := flags.Int("reps", 2, "times that all are encoded; the best counts")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *model == "" || *corpus == "" || *n < 1 || *reps < 1 || flags.NArg() > 0 {
+		return errors.New("give --model DIR and --corpus FILE, and numbers of at least 1; see --help")
+	}
+	passages, err := data.ReadCorpus(*corpus)
+	if err != nil {
+		return err
+	}
+	texts := make([]string, min(*n, len(passages)))
+	for i := range texts {
+		texts[i] = passages[i].Contents
+	}
+	dev, err := device.Open(*backend)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	encoder, err := embed.Open(ctx, dev, *model, weights.HubOptions{}, embed.Options{})
+	if err != nil {
+		return err
+	}
+	defer encoder.Close()
+	var first, best float64
+	for range *reps {
+		start := time.Now()
+		if _, err := encoder.Passages(ctx, texts, nil); err != nil {
+			return err
+		}
+		rate := float64(len(texts)) / time.Since(start).Seconds()
+		best = max(best, rate)
+		if first == 0 {
+			first = rate
+		}
+	}
+	compiled, took := dev.Compilations()
+	return json.NewEncoder(out).Encode(map[string]any{"engine": "ours", "device": dev.Kind, "model": encoder.Model().Name,
+		"passages": len(texts), "passages_s": best, "first_passages_s": first, "compiled": compiled, "compile_s": took.Seconds()})
+}
