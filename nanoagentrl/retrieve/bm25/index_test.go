@@ -233,7 +233,7 @@ func TestPresencesAreThoseOfThePostingsAndBounded(t *testing.T) {
 	for _, word := range []string{"w1", "w2", "w3"} {
 		e, _, err := x.dictionary.find(word)
 		require.NoError(t, err)
-		held := x.presences.terms[e.place]
+		held := x.presences.terms[word]
 		require.NotNil(t, held, word)
 		require.Equal(t, e.df, held.df)
 		for doc, counts := range want.terms {
