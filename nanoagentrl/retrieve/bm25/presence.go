@@ -2,9 +2,9 @@ package bm25
 
 import "sync"
 
-// presences remember, for terms that many passages hold, which do, and which more than once, as one bit a passage each, and
-// what the term adds to a score. Most look-ups of such a term end there, without its postings. They are made when a term is
-// asked for; those of the terms that most passages hold stay.
+// presences remember, for terms that many passages hold, how often each does: not, once, or more often, as two bits a
+// passage, and what the term adds to a score. Most look-ups of such a term end there, without its postings. They are made
+// when a term is asked for; those of the terms that most passages hold stay.
 type presences struct {
 	lock  sync.RWMutex
 	terms map[string]*presence
@@ -14,12 +14,21 @@ type presences struct {
 
 type presence struct {
 	entry
-	bits []uint64 // in whole windows
-	// repeated has the bits of the passages that hold the term more than once.
-	repeated []uint64
+	times []uint64 // in whole windows
+	// once is the most that the term adds to a passage that holds it once.
+	once float32
 	// parts is what the term adds to a passage if it stands in the query once: 0 for one that does not hold it.
 	parts scoreTable
 }
+
+// What two bits of times say of a passage. Other bits are not set.
+const (
+	absent = iota
+	once
+	repeated
+
+	passagesWord = 32 // the number of passages in a word
+)
 
 // scoreTable holds what a term adds to a score, by frequency and length as a byte, for the usual frequencies.
 type scoreTable [tabulated + 1][256]float32
@@ -37,7 +46,7 @@ const (
 
 // prepare sets the bounds for an index of some passages.
 func (p *presences) prepare(passages int) {
-	p.most = max(presenceTerms, presenceBytes/(2*passages/8+4*256*(tabulated+1)))
+	p.most = max(presenceTerms, presenceBytes/(passages/4+4*256*(tabulated+1)))
 	p.least = max(presencePassages-1, passages/presenceShare)
 	p.terms = map[string]*presence{}
 }
@@ -58,8 +67,14 @@ func (p *presences) worthy(df int) bool {
 
 // presence makes the presence of a term.
 func (x *Index) presence(term string, e entry) (*presence, error) {
-	words := (x.counts.Passages + window - 1) / window * (window / 64)
-	made := &presence{entry: e, bits: make([]uint64, words), repeated: make([]uint64, words)}
+	windows := (x.counts.Passages + window - 1) / window
+	made := &presence{entry: e, times: make([]uint64, windows*(window/passagesWord))}
+	weight := x.idf(e.df)
+	for freq := 1; freq <= tabulated; freq++ {
+		for length := range made.parts[freq] {
+			made.parts[freq][length] = x.part(weight, uint32(freq), uint8(length))
+		}
+	}
 	c := new(cursor)
 	if err := x.openList(c, e); err != nil {
 		return nil, err
@@ -67,30 +82,25 @@ func (x *Index) presence(term string, e entry) (*presence, error) {
 	more, err := c.advance(0)
 	for ; more && err == nil; more, err = c.advance(c.end + 1) {
 		for i, doc := range c.unpacked.docs[:c.unpacked.n] {
-			made.bits[doc/64] |= 1 << (doc % 64)
-			if c.unpacked.freq(i) > 1 {
-				made.repeated[doc/64] |= 1 << (doc % 64)
+			code := uint64(repeated)
+			if c.unpacked.freq(i) == 1 {
+				code = once
+				made.once = max(made.once, made.parts[1][x.lengths[doc]])
 			}
+			made.times[doc/passagesWord] |= code << (2 * (doc % passagesWord))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	weight := x.idf(e.df)
-	for freq := 1; freq <= tabulated; freq++ {
-		for length := range made.parts[freq] {
-			made.parts[freq][length] = x.part(weight, uint32(freq), uint8(length))
-		}
-	}
 	x.presences.add(term, made)
 	return made, nil
 }
 
-// holds returns 1 for a passage that holds the term, else 0.
-func (p *presence) holds(doc uint32) uint64 { return p.bits[doc/64] >> (doc % 64) & 1 }
-
-// repeats reports whether a passage holds the term more than once.
-func (p *presence) repeats(doc uint32) bool { return p.repeated[doc/64]>>(doc%64)&1 == 1 }
+// of returns absent, once or repeated.
+func (p *presence) of(doc uint32) uint64 {
+	return p.times[doc/passagesWord] >> (2 * (doc % passagesWord)) & 3
+}
 
 // add remembers a presence. If they are too many now, that of the smallest df goes, and none as small is made any more.
 func (p *presences) add(term string, added *presence) {

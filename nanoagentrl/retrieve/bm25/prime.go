@@ -6,13 +6,13 @@ import "math"
 // most primeBlocks, if it asks for at most primeHits passages.
 const (
 	primeWindows = 8
-	primeBlocks  = 4
+	primeBlocks  = 2
 	primeHits    = 20
 )
 
 // prime returns a score below that of at least topk passages, or -1 if it finds none, so that a query need not begin with
 // nothing to beat. It takes passages of the first term and adds what the others add at least, as far as it is remembered
-// which passages hold them: what they add to a passage that holds them once.
+// which passages hold them: what they add to a passage that holds them once or twice.
 func (s *scan) prime(topk int) (float32, error) {
 	if len(s.terms) < 2 || topk > primeHits {
 		return -1, nil
@@ -47,9 +47,8 @@ func (s *scan) primeBlock(topk int) {
 		if other.parts == nil {
 			continue
 		}
-		present, once := other.present.bits, (*[2][256]float32)(other.parts[:2])
 		for i, doc := range b.docs[:b.n] {
-			scores[i] += float64(once[present[doc/64]>>(doc%64)&1][lengths[i]])
+			scores[i] += float64(other.parts[other.present.of(doc)][lengths[i]])
 		}
 	}
 	best := s.reached

@@ -149,15 +149,16 @@ func (t *queryTerm) within(x *Index, begin, end uint32) float64 {
 
 // look returns what the term adds to a passage, where that is known without its postings.
 func (t *queryTerm) look(x *Index, doc uint32) (adds float64, known bool) {
-	switch {
-	case t.present == nil:
-		return 0, false
-	case t.present.holds(doc) == 0:
-		return 0, true
-	case t.parts == nil || t.present.repeats(doc):
+	if t.present == nil {
 		return 0, false
 	}
-	return float64(t.parts[1][x.lengths[doc]]), true
+	switch times := t.present.of(doc); {
+	case times == absent:
+		return 0, true
+	case times == once && t.parts != nil:
+		return float64(t.parts[1][x.lengths[doc]]), true
+	}
+	return 0, false
 }
 
 // score returns what posting i of the unpacked block adds.

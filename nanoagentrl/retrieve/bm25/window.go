@@ -6,7 +6,7 @@ import (
 )
 
 // window is the number of passages that are scored together: their scores stay in the first-level cache.
-const window = 2048
+const window = 4096
 
 // windowScores are the scores of the passages of a window. Which passages are found is hard to foresee, so that the loops
 // over them do without branches on it.
@@ -20,17 +20,15 @@ type windowScores struct {
 	keptBits    windowBits
 }
 
-// windowBits has a bit for each passage of a window.
-type windowBits [window / 64]uint64
+// windowBits has a bit for each passage of a window, windowTimes two, as presence has.
+type (
+	windowBits  [window / 64]uint64
+	windowTimes [window / passagesWord]uint64
+)
 
 var (
-	untouched  = math.Copysign(0, -1)
-	everywhere = func() (all windowBits) {
-		for i := range all {
-			all[i] = math.MaxUint64
-		}
-		return all
-	}()
+	untouched = math.Copysign(0, -1)
+	unknown   windowTimes
 )
 
 // prepare clears the scores before the first window.
@@ -99,37 +97,43 @@ func (s *scan) addPostings(t *queryTerm, begin uint32, found, at, end int) int {
 	return found
 }
 
-// lookahead is the number of terms not read through that are looked at before a passage is kept.
-const lookahead = 3
+// ahead is what is known of a term that was not read: which passages of the window hold it, and the most that it can add,
+// by absent, once and repeated.
+type ahead struct {
+	times *windowTimes
+	most  [4]float64
+}
+
+// ahead looks at term k, or at none behind the last.
+func (s *scan) ahead(k int, begin uint32) ahead {
+	if k >= len(s.terms) {
+		return ahead{times: &unknown}
+	}
+	t := s.terms[k]
+	if t.present == nil {
+		return ahead{&unknown, [4]float64{t.here, t.here, t.here, t.here}}
+	}
+	a := ahead{times: (*windowTimes)(t.present.times[begin/passagesWord:])}
+	a.most[once], a.most[repeated] = t.here, t.here
+	if t.parts != nil {
+		a.most[once] = min(t.here, float64(t.present.once))
+	}
+	return a
+}
 
 // keep clears the scores of the passages found, and keeps those that may be lifted into the best: it returns how many.
-// It adds what the first terms that were not read can add to a passage that holds them, and what the others can add at all.
+// To a score it adds what the next three terms can add to a passage that holds them as often, and what the others can add.
 func (s *scan) keep(begin uint32, read, found int) int {
-	present := [lookahead]*windowBits{&everywhere, &everywhere, &everywhere}
-	ahead := min(lookahead, len(s.terms)-read)
-	most := [1 << lookahead]float64{} // of the terms not read, by which of the first of them a passage holds
-	for holds := range most {
-		most[holds] = s.restHere[read+ahead]
-	}
-	for j, t := range s.terms[read : read+ahead] {
-		if t.present != nil {
-			present[j] = (*windowBits)(t.present.bits[begin/64:])
-		}
-		for holds := range most {
-			if holds>>j&1 == 1 {
-				most[holds] += t.here
-			}
-		}
-	}
-	kept, limit := 0, float64(s.best.limit)
+	rest := s.restHere[min(read+3, len(s.terms))]
+	a, b, c := s.ahead(read, begin), s.ahead(read+1, begin), s.ahead(read+2, begin)
+	kept, least := 0, float64(s.best.limit)-rest
 	for _, i := range s.found[:found] {
 		i %= window
-		word, bit := i/64, i%64
-		holds := present[0][word]>>bit&1 | present[1][word]>>bit&1<<1 | present[2][word]>>bit&1<<2
+		word, bit := i/passagesWord, 2*(i%passagesWord)
 		score := s.scores[i]
 		s.scores[i] = untouched
 		s.kept[kept], s.keptScores[kept] = i, score
-		if score+most[holds] > limit {
+		if score+a.most[a.times[word]>>bit&3]+b.most[b.times[word]>>bit&3]+c.most[c.times[word]>>bit&3] > least {
 			kept++
 		}
 	}
