@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -77,6 +78,9 @@ func Open(dir string, options Options) (_ *Index, err error) {
 
 func (f *mapped) open(name string) error {
 	file, err := os.Open(filepath.Join(f.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return damaged(filepath.Join(f.dir, name), errors.New("the file is missing"))
+	}
 	if err != nil {
 		return err
 	}
