@@ -26,8 +26,12 @@ const (
 	killPoint  = "NANOAGENTRL_TEST_KILL_POINT"
 )
 
-// TestMain lets a test start this binary again as a training run that is killed.
+// TestMain lets a test start this binary again as a training run that is killed, or as a search server.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(serveAddress); address != "" {
+		fmt.Fprintln(os.Stderr, serveTinyWorld(address))
+		os.Exit(1)
+	}
 	if path := os.Getenv(killConfig); path != "" {
 		if err := trainAndDie(path, os.Getenv(killPoint)); err != nil {
 			fmt.Fprintln(os.Stderr, err)

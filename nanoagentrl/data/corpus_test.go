@@ -55,6 +55,8 @@ func TestCorpusFaultNamesFileAndLine(t *testing.T) {
 		"number equal to id":   {`{"id": 1, "contents": ""}` + "\n" + `{"id": "1", "contents": ""}`, `:2: id "1" again`},
 		"not UTF-8":            {good + "{\"id\": \"b\", \"contents\": \"\xff\"}", ":2: not valid UTF-8"},
 		"UTF-16":               {"\xff\xfe{\x00", ":1: the file is UTF-16"},
+		"gzip":                 {"\x1f\x8b\x08\x00", ":1: the file is packed with gzip; unpack it first"},
+		"Parquet":              {"PAR1\x15", ":1: the file is Parquet; want JSON lines here"},
 		"over-long line":       {good + strings.Repeat("x", MaxLine+3), ":2: line longer than 16 MiB"},
 		"nothing":              {"", " holds no passages"},
 		"only blank lines":     {"\n\r\n  \n", " holds no passages"},

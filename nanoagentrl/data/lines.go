@@ -127,6 +127,14 @@ func cutByteOrderMark(text []byte) ([]byte, error) {
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
 		return nil, errors.New("the file is UTF-16; convert it to UTF-8 first")
 	}
+	for magic, name := range map[string]string{"\x1f\x8b": "gzip", "\x28\xb5\x2f\xfd": "Zstandard", "PK\x03\x04": "ZIP"} {
+		if bytes.HasPrefix(text, []byte(magic)) {
+			return nil, fmt.Errorf("the file is packed with %s; unpack it first", name)
+		}
+	}
+	if bytes.HasPrefix(text, []byte("PAR1")) {
+		return nil, errors.New("the file is Parquet; want JSON lines here")
+	}
 	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
 }
 

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/grpo"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/reward"
 )
 
@@ -56,7 +58,8 @@ func (t *Trainer) collect(ctx context.Context, step int) (*collected, error) {
 	return c, nil
 }
 
-// play plays and scores the episodes of questions. It is an error if every search failed.
+// play plays and scores the episodes of questions. It is an error if the index of this process cannot be searched: that
+// does not mend. How often in a row a server may fail is for retrieve.Outlast to count.
 func (t *Trainer) play(ctx context.Context, questions []data.Question, scorer *reward.Scorer, seeds agent.SeedFunc) (
 	[]*episode.Episode, error) {
 	episodes, err := t.Rollouter.Rollout(ctx, questions, t.Config.GroupSize, seeds)
@@ -64,8 +67,9 @@ func (t *Trainer) play(ctx context.Context, questions []data.Question, scorer *r
 		return nil, err
 	}
 	scorer.Score(episodes)
-	if agent.Stats("", episodes)["retriever_error_rate"] == 1 {
-		return nil, fmt.Errorf("every search of step %d failed: %w", t.step+1, t.Rollouter.SearchError())
+	var failed *retrieve.Error
+	if err := t.Rollouter.SearchError(); errors.As(err, &failed) && failed.Kind == retrieve.KindIndex {
+		return nil, fmt.Errorf("a search of step %d failed: %w", t.step+1, err)
 	}
 	return episodes, nil
 }

@@ -27,6 +27,6 @@ func TestAllDataSetsInOneTable(t *testing.T) {
 	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "--split does not go with --all")
 	code, _, stderr = command(t, "--all", "--data_dir", t.TempDir())
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "has a corpus.jsonl")
 }

@@ -62,7 +62,7 @@ type settings struct {
 	encoder                                          encoderSettings
 }
 
-// run returns the exit status: 0, 1 if the measurement failed, 2 for bad input, 130 when interrupted.
+// run returns the exit status: 0, 2 for a fault, 130 when interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, flags := new(settings), pflag.NewFlagSet("retrieval_recall", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 130
 	}
 	fmt.Fprintf(stderr, "retrieval_recall: %v\n", err)
-	return 1
+	return 2
 }
 
 func (s *settings) add(flags *pflag.FlagSet) {

@@ -51,31 +51,29 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// The exit codes: 1 is work that failed, 2 bad input, 130 what shells give to a program that Ctrl-C ended.
-const exitOK, exitFailed, exitUsage, exitInterrupted = 0, 1, 2, 130
+// The exit codes: 2 is a fault, as of scripts/train, 130 what shells give to a program that Ctrl-C ended.
+const exitOK, exitFault, exitInterrupted = 0, 2, 130
 
 // command is one of the program's commands. It adds its options to a flag set and returns what runs it.
 type command func(flags *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
 
 var commands = map[string]command{"index": indexCommand, "serve": serveCommand, "search": searchCommand, "verify": verifyCommand}
 
-// usageError is an error of what was typed.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// usagef returns an error of what was typed.
+func usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
 		fmt.Fprint(out, usage)
 		if len(args) == 0 {
-			return exitUsage
+			return exitFault
 		}
 		return exitOK
 	}
 	build, known := commands[args[0]]
 	if !known {
 		fmt.Fprintf(errOut, "retriever: there is no command %q; want index, serve, search or verify, or see --help\n", args[0])
-		return exitUsage
+		return exitFault
 	}
 	flags := pflag.NewFlagSet("retriever "+args[0], pflag.ContinueOnError)
 	flags.SortFlags = false
@@ -91,7 +89,6 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	} else {
 		err = perform(ctx, flags.Args(), out, errOut)
 	}
-	var typed usageError
 	switch {
 	case err == nil:
 		return exitOK
@@ -100,10 +97,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitInterrupted
 	}
 	fmt.Fprintf(errOut, "retriever %s: %v\n", args[0], err)
-	if errors.As(err, &typed) {
-		return exitUsage
-	}
-	return exitFailed
+	return exitFault
 }
 
 // noArguments refuses what stands behind the options.

@@ -88,7 +88,7 @@ func TestIndexThenSearchThenVerify(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Contains(t, stdout, "it belongs to "+corpus)
 	code, _, stderr = perform(t.Context(), "verify", "--index", dir, "--corpus", writeCorpus(t, 19))
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "does not belong to this corpus")
 }
 
@@ -169,14 +169,14 @@ func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
 
 		other := append([]string{"search", "--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil)}, question...)
 		code, _, stderr = perform(t.Context(), other...)
-		assert.Equal(t, 1, code)
+		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this model")
 		code, _, stderr = perform(t.Context(), append([]string{"search", "--index", dir, "--corpus", writeCorpus(t, 31)}, append(encoder, question...)...)...)
-		assert.Equal(t, 1, code)
+		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this corpus")
 	}
 	code, _, stderr := perform(t.Context(), "search", "--corpus", corpus, "--kind", "dense", "--model", t.TempDir(), "q")
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "there is no config.json")
 }
 
@@ -208,7 +208,7 @@ func TestServerOfADamagedIndexStops(t *testing.T) {
 	text[len(text)/2] ^= 1
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 	code, _, stderr = perform(t.Context(), "serve", "--port", "0", "--index", dir)
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "the index is damaged")
 	assert.Contains(t, stderr, "--rebuild")
 }
@@ -219,7 +219,7 @@ func TestServerRefusesAnIndexOfAnotherCorpusUnlessRebuilt(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	other := writeCorpus(t, 21)
 	code, _, stderr = perform(t.Context(), "serve", "--port", "0", "--index", dir, "--corpus", other)
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "does not belong to this corpus")
 	_, stop := serving(t, "--index", dir, "--corpus", other, "--rebuild")
 	code, log := stop()
@@ -292,10 +292,10 @@ func TestBadInputIsOneLineAndStatusTwo(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 	}
 	code, _, stderr := perform(t.Context(), "search", "--corpus", "none.jsonl", "q")
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "none.jsonl")
 	code, _, stderr = perform(t.Context(), "search", "--index", t.TempDir(), "q")
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "build one with retriever index")
 }
 

@@ -81,7 +81,7 @@ func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		// The port first: that it is taken should not show only after an hour of indexing.
 		listener, err := net.Listen("tcp", net.JoinHostPort(*host, strconv.Itoa(*port)))
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; take another --port or --host, or stop what listens there", err)
 		}
 		defer listener.Close()
 		e, err := openEngine(ctx, encoder, s, errOut)
@@ -92,7 +92,7 @@ func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		web, err := server.New(server.Options{Searcher: e, Kind: encoder.kind, Passages: e.passages, TopK: *topk, Limits: limits,
 			Timeout: *timeout, Grace: *grace, Log: log})
 		if err != nil {
-			return usageError{err}
+			return err
 		}
 		log.Info("serving", "address", "http://"+listener.Addr().String()+"/retrieve", "kind", encoder.kind, "index", e.about)
 		return serveVerified(ctx, web, listener, e, log)
@@ -136,5 +136,5 @@ func newLog(out io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
-	return nil, usageError{fmt.Errorf("--log_format is %q; want text or json", format)}
+	return nil, usagef("--log_format is %q; want text or json", format)
 }

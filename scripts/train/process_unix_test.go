@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/checkpoint"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/learn"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/server"
 	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
@@ -120,6 +125,57 @@ func TestFullDiskLeavesTheOldCheckpoint(t *testing.T) {
 		return text
 	}
 	require.Equal(t, weights(straight), weights(w))
+}
+
+// A search server that goes and stays away ends the command with one line that says what is saved; with a server again the
+// same command goes on.
+func TestSearchServerThatStaysDeadIsOneClearError(t *testing.T) {
+	serve := func(address string) *httptest.Server {
+		index, err := retrieve.NewBM25([]data.Passage{{ID: "1", Contents: "Ada was"}}, retrieve.DefaultBM25())
+		require.NoError(t, err)
+		s, err := server.New(server.Options{Searcher: index, Kind: "bm25", Passages: 1})
+		require.NoError(t, err)
+		web := httptest.NewUnstartedServer(s)
+		listener, err := net.Listen("tcp", address)
+		require.NoError(t, err)
+		require.NoError(t, web.Listener.Close())
+		web.Listener = listener
+		web.Start()
+		t.Cleanup(web.Close)
+		return web
+	}
+	web := serve("127.0.0.1:0")
+	w := newWorld(t)
+	w.set("corpus: ''\nretriever_url: " + web.URL + "\nretriever_retries: 0\nretriever_max_failures: 2\nmax_turns: 2\n" +
+		"save_every: 0\neval_every: 0\nsteps: 200\nprompts_per_step: 8\nmax_new_tokens: 12\nlr: 0")
+	child := w.process("")
+	var errOut bytes.Buffer
+	child.Stderr = &errOut
+	pipe, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "step 3/") {
+			web.Close()
+		}
+	}
+	var exit *exec.ExitError
+	require.ErrorAs(t, child.Wait(), &exit)
+	require.Equal(t, cli.Fault, exit.ExitCode(), errOut.String())
+	requireClear(t, errOut.String(), "the search engine is gone: 2 searches in a row failed", web.URL, "is saved",
+		"the same command goes on from there")
+	require.Equal(t, 1, strings.Count(errOut.String(), "\n"), errOut.String())
+	found, err := checkpoint.Latest(filepath.Join(w.run, "checkpoints"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, found.Step, 3)
+
+	code, _, again := w.train()
+	require.Equal(t, cli.Fault, code)
+	requireClear(t, again, web.URL, "start one there")
+	serve(web.Listener.Addr().String())
+	code, out, again := w.train("--set", "steps="+strconv.Itoa(found.Step+1))
+	require.Zero(t, code, again)
+	require.Contains(t, out, "resume   from step "+strconv.Itoa(found.Step))
 }
 
 // Ctrl-C and kill save the last whole step and end with the code of an interruption.

@@ -111,7 +111,12 @@ func build(ctx context.Context, path, dir string, o BuildOptions) (m *Manifest, 
 	if b.journal, err = openJournal(dir, o.Analyzer); err != nil {
 		return nil, err
 	}
-	defer b.journal.close()
+	defer func() {
+		if err != nil && b.journal.empty() {
+			err = errors.Join(err, b.journal.discard()) // There is nothing to go on from.
+		}
+		err = errors.Join(err, b.journal.close())
+	}()
 	if err := b.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -124,7 +129,7 @@ func build(ctx context.Context, path, dir string, o BuildOptions) (m *Manifest, 
 	if m, err = b.finish(ctx); err != nil {
 		return nil, err
 	}
-	return m, errors.Join(b.journal.remove(), b.journal.close())
+	return m, b.journal.remove()
 }
 
 // lot is a run of passages on its way through the workers.

@@ -277,6 +277,13 @@ func TestFaultsOfTheCorpusNameFileAndLine(t *testing.T) {
 			require.ErrorContains(t, err, path+c.want)
 			_, err = ReadManifest(dir)
 			assert.ErrorIs(t, err, ErrNoIndex)
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			if strings.HasPrefix(c.text, text) {
+				assert.Len(t, left, 4, "the lots before it are kept, to go on from")
+			} else {
+				assert.Len(t, left, 1, "nothing but the lock")
+			}
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644), "when it is put right")
 			_, err = Build(t.Context(), path, dir, small(BuildOptions{}))
 			require.NoError(t, err)

@@ -203,6 +203,12 @@ func (j *journal) close() error {
 	return failed
 }
 
+// empty reports whether there is no passage to go on after.
+func (j *journal) empty() bool { return len(j.done) == 0 || j.done[len(j.done)-1].Passages == 0 }
+
+// discard deletes all files.
+func (j *journal) discard() error { return errors.Join(j.remove(), os.Remove(j.passages.Name())) }
+
 // remove deletes the files that exist only while an index is built.
 func (j *journal) remove() error {
 	return errors.Join(os.Remove(j.file.Name()), os.Remove(j.segments.Name()))

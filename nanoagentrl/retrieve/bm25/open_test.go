@@ -81,7 +81,8 @@ func TestShortAndMissingFilesAreFound(t *testing.T) {
 		}
 		require.NoError(t, os.Remove(path))
 		_, err = Open(dir, Default())
-		assert.ErrorContains(t, err, name)
+		assert.ErrorIs(t, err, ErrDamaged)
+		assert.ErrorContains(t, err, path+": the index is damaged (the file is missing); build it again")
 		require.NoError(t, os.WriteFile(path, text, 0o644))
 	}
 	opened(t, dir)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -54,6 +55,9 @@ func Map(dir string, parts map[string]Part) (_ *Files, err error) {
 
 func (f *Files) open(name string) error {
 	file, err := os.Open(filepath.Join(f.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Damaged(filepath.Join(f.dir, name), errors.New("the file is missing"))
+	}
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,10 @@ func ReadRecords(path string, questions []data.Question, step int) (*Records, er
 		return nil, err
 	}
 	defer file.Close()
+	return readRecords(path, file, questions, step)
+}
+
+func readRecords(path string, file io.Reader, questions []data.Question, step int) (*Records, error) {
 	texts := map[string]string{}
 	for _, q := range questions {
 		texts[q.ID] = q.Text
