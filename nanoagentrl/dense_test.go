@@ -14,7 +14,7 @@ import (
 func TestRunSearchesByMeaningAndByBoth(t *testing.T) {
 	model := embedtest.Write(t, 1, nil)
 	dir := people(t)
-	onDisk := []string{"train_data=people", "corpus=people", "data_dir=" + dir, "eval_data=[]"}
+	onDisk := []string{"train_data=people", "corpus=people", "data_dir=" + dir, "eval_data=[]", "eval_every=0", "eval_at_start=false"}
 	for kind, about := range map[string]string{"dense": "dense in process with tiny over ",
 		"hybrid": "hybrid in process, BM25 and tiny over "} {
 		index := filepath.Join(t.TempDir(), "index")
