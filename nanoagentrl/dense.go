@@ -35,8 +35,8 @@ func (r *Run) openInProcess(ctx context.Context) (about string, err error) {
 		return fmt.Sprintf("dense in process with %s over %d passages", x.Model().Name, x.Len()), nil
 	}
 	if x.Len() != words.Index().Len() {
-		return "", fmt.Errorf("index: the folders bm25 and dense of %s hold %d and %d passages; remove the wrong one", r.Config.Index,
-			words.Index().Len(), x.Len())
+		return "", fmt.Errorf("index: the folders bm25 and dense of %s hold %d and %d passages; remove the wrong one",
+			r.Config.Index, words.Index().Len(), x.Len())
 	}
 	r.Searcher = &retrieve.Fusion{Searchers: []retrieve.Searcher{words, meaning}}
 	return fmt.Sprintf("hybrid in process, BM25 and %s over %d passages", x.Model().Name, x.Len()), nil

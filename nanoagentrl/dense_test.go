@@ -14,11 +14,14 @@ import (
 func TestRunSearchesByMeaningAndByBoth(t *testing.T) {
 	model := embedtest.Write(t, 1, nil)
 	dir := people(t)
-	for kind, about := range map[string]string{"dense": "dense in process with tiny over ", "hybrid": "hybrid in process, BM25 and tiny over "} {
+	onDisk := []string{"train_data=people", "corpus=people", "data_dir=" + dir, "eval_data=[]", "eval_every=0", "eval_at_start=false"}
+	for kind, about := range map[string]string{"dense": "dense in process with tiny over ",
+		"hybrid": "hybrid in process, BM25 and tiny over "} {
 		index := filepath.Join(t.TempDir(), "index")
-		for _, settings := range [][]string{nil, {"train_data=people", "corpus=people", "data_dir=" + dir, "index=" + index, "eval_data=[]"}} {
+		for _, settings := range [][]string{nil, append(onDisk, "index="+index)} {
 			var out bytes.Buffer
-			r, err := Open(t.Context(), tiny(t, append(settings, "retriever_kind="+kind, "encoder="+model)...), Options{Out: &out})
+			cfg := tiny(t, append(settings, "retriever_kind="+kind, "encoder="+model)...)
+			r, err := Open(t.Context(), cfg, Options{Out: &out})
 			require.NoError(t, err)
 			assert.Contains(t, out.String(), about)
 			result := r.Searcher.Search(t.Context(), []string{"where was somebody born?"}, 2)[0]

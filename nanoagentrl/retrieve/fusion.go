@@ -11,8 +11,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 )
 
-// Fusion searches with several engines over the same corpus and joins what they find by reciprocal rank fusion (Cormack, Clarke
-// and Büttcher, SIGIR 2009):
+// Fusion searches with several engines over the same corpus and joins what they find by reciprocal rank fusion
+// (Cormack, Clarke and Büttcher, SIGIR 2009):
 //
 //	score(d) = Σ_engines 1 / (K + rank of d)
 //
@@ -33,8 +33,8 @@ const (
 	FusionDepth = 100
 )
 
-// Search implements Searcher, except that passages of equal score stand in the order of the first engine, then of the second, and so
-// on. A query fails if it fails in any engine. The engines search at the same time.
+// Search implements Searcher, except that passages of equal score stand in the order of the first engine, then of the
+// second, and so on. A query fails if it fails in any engine. The engines search at the same time.
 func (f *Fusion) Search(ctx context.Context, queries []string, topk int) []Result {
 	results := make([]Result, len(queries))
 	err := checkTopK(topk)

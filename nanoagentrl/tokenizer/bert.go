@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bertRules are the steps of Hugging Face's BertNormalizer, in their order: control characters are dropped and white space
-// becomes spaces, Chinese characters get spaces around, accents are dropped, letters become small.
+// bertRules are the steps of Hugging Face's BertNormalizer, in their order: control characters are dropped and white
+// space becomes spaces, Chinese characters get spaces around, accents are dropped, letters become small.
 type bertRules struct{ clean, chinese, strip, lower bool }
 
 // bertRules returns the rules that a normalizer stands for.

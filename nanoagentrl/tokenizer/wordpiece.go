@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// WordPiece is the tokenizer of BERT and of the encoders made from it: text is cleaned and cut into words, and a word into
-// the longest pieces of the vocabulary from left to right (Wu and others, arXiv:1609.08144; Devlin and others,
+// WordPiece is the tokenizer of BERT and of the encoders made from it: text is cleaned and cut into words, and a word
+// into the longest pieces of the vocabulary from left to right (Wu and others, arXiv:1609.08144; Devlin and others,
 // arXiv:1810.04805). Pieces inside a word are written with a prefix, "##". A word that cannot be cut, or that is longer
 // than the file allows, is one unknown token. It is safe for concurrent use.
 //
@@ -36,7 +36,8 @@ const (
 	defaultMaxChars = 100
 )
 
-// LoadWordPiece reads the tokenizer.json of a folder, which must be a WordPiece with BERT's normalizer and pre-tokenizer.
+// LoadWordPiece reads the tokenizer.json of a folder, which must be a WordPiece with BERT's normalizer and
+// pre-tokenizer.
 func LoadWordPiece(dir string) (*WordPiece, error) {
 	path := filepath.Join(dir, tokenizerJSON)
 	text, err := os.ReadFile(path)
@@ -139,9 +140,9 @@ func (w *WordPiece) VocabSize() int { return w.size }
 // Around returns the number of special tokens that Encode puts around a text.
 func (w *WordPiece) Around() int { return len(w.before) + len(w.after) }
 
-// Encode returns the ids of a text with the special tokens of the post-processor around them, [CLS] and [SEP]. With a limit
-// above 0 the end of a longer text is cut off, so that the special tokens fit too; a limit below their number is an error
-// of the caller and cuts them as well.
+// Encode returns the ids of a text with the special tokens of the post-processor around them, [CLS] and [SEP]. With a
+// limit above 0 the end of a longer text is cut off, so that the special tokens fit too; a limit below their number is
+// an error of the caller and cuts them as well.
 func (w *WordPiece) Encode(text string, limit int) []int32 {
 	room := -1
 	if limit > 0 {

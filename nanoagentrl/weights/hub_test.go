@@ -115,7 +115,7 @@ func toyRepo(t *testing.T, shard int64) map[string][]byte {
 	require.NoError(t, SaveFolder(dir, cfg, fromMap(toyWeights(cfg)), SaveOptions{MaxShardBytes: shard}))
 	files := map[string][]byte{
 		"tokenizer.json": []byte("{}"), "README.md": []byte("# toy"), "pytorch_model.bin": []byte("pickle"),
-		"1_Pooling/config.json":  []byte("{}"),
+		"1_Pooling/config.json":  []byte(`{"pooling_mode_mean_tokens": true}`),
 		"onnx/model.safetensors": []byte("x"), "gguf/toy-q8.gguf": ggufToy(cfg, toyWeights(cfg)).build(),
 	}
 	entries, err := os.ReadDir(dir)

@@ -21,8 +21,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
 )
 
-const usage = `Time the sentence encoder on the first passages of a corpus and print a line of JSON: passages a second of the best pass,
-and of the first, in which graphs are compiled.
+const usage = `Time the sentence encoder on the first passages of a corpus and print a line of JSON: passages a second of the best
+pass, and of the first, in which graphs are compiled.
 
 Usage: go run ./scripts/bench_dense --model DIR --corpus FILE [--n 2000] [--reps 2]
 
@@ -93,5 +93,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	compiled, took := dev.Compilations()
 	return json.NewEncoder(out).Encode(map[string]any{"engine": "ours", "device": dev.Kind, "model": encoder.Model().Name,
-		"passages": len(texts), "passages_s": best, "first_passages_s": first, "compiled": compiled, "compile_s": took.Seconds()})
+		"passages": len(texts), "passages_s": best, "first_passages_s": first, "compiled": compiled,
+		"compile_s": took.Seconds()})
 }

@@ -32,7 +32,8 @@ func (e *encoderSettings) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&e.kinds, "kind", []string{"bm25"}, "how to search: bm25, dense, hybrid, or several to compare them")
 	flags.StringVar(&e.model, "model", "", "dense, hybrid: folder of the encoder or its name on the hub")
 	flags.StringVar(&e.backend, "backend", "auto", "dense, hybrid: where the encoder runs: auto, xla, cuda or go")
-	flags.StringVar(&e.denseIndex, "dense_index", "", "dense, hybrid: folder that keeps the vectors of the corpus; made if it is not there")
+	flags.StringVar(&e.denseIndex, "dense_index", "", "dense, hybrid: folder that keeps the vectors of the corpus; made if it "+
+		"is not there")
 	flags.IntVar(&e.rrfK, "rrf_k", retrieve.FusionK, "hybrid: constant of the reciprocal rank fusion")
 }
 
@@ -50,7 +51,8 @@ func (e *encoderSettings) check(flags *pflag.FlagSet) error {
 	case e.model == "":
 		return errors.New("--kind dense and hybrid need --model, the folder of an encoder or its name on the hub")
 	case flags.Changed("index") || flags.Changed("retriever_url"):
-		return errors.New("--kind dense and hybrid search a corpus: --index and --retriever_url are of no use; --dense_index keeps vectors")
+		return errors.New("--kind dense and hybrid search a corpus: --index and --retriever_url are of no use; --dense_index " +
+			"keeps vectors")
 	case e.rrfK < 1:
 		return fmt.Errorf("--rrf_k is %d, must be at least 1", e.rrfK)
 	}
@@ -63,8 +65,8 @@ func (e *encoderSettings) encodes() bool {
 }
 
 // searchers opens an engine for each kind.
-func (s *settings) searchers(ctx context.Context, places data.Places, questions string, stderr io.Writer) (_ []retrieve.Searcher,
-	close func() error, err error) {
+func (s *settings) searchers(ctx context.Context, places data.Places, questions string, stderr io.Writer) (
+	_ []retrieve.Searcher, close func() error, err error) {
 	var words retrieve.Searcher
 	if s.encoder.kinds[0] != "dense" || len(s.encoder.kinds) > 1 {
 		if words, err = s.searcher(ctx, places, questions, stderr); err != nil {

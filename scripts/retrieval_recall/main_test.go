@@ -98,7 +98,8 @@ func TestKindsOfSearchAreCompared(t *testing.T) {
 	dir, _ := sets(t)
 	out, vectors := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "vectors")
 	model := embedtest.Write(t, 1, nil)
-	args := []string{"--data_dir", dir, "--split", "people", "--k", "1,3", "--out", out, "--max_questions", "20", "--backend", "go", "--model", model}
+	args := []string{"--data_dir", dir, "--split", "people", "--k", "1,3", "--out", out, "--max_questions", "20", "--backend",
+		"go", "--model", model}
 	code, stdout, stderr := command(t, append(args, "--kind", "bm25,dense,hybrid", "--dense_index", vectors)...)
 	require.Equal(t, 0, code, stderr)
 	assert.Regexp(t, `(?m)^kind +found +@1 +@3`, stdout)

@@ -47,9 +47,12 @@ func addEncoder(flags *pflag.FlagSet) *encoderOptions {
 	flags.StringVar(&o.model, "model", "", "dense, hybrid: folder of the encoder or its name on the hub, such as "+
 		"sentence-transformers/all-MiniLM-L6-v2")
 	flags.StringVar(&o.backend, "backend", "auto", "dense, hybrid: where the encoder runs: auto, xla, cuda or go")
-	flags.StringVar(&o.queryPrefix, "query_prefix", "", `dense, hybrid: text before each query (default what the model wants, "query: " for E5)`)
-	flags.StringVar(&o.prefix, "passage_prefix", "", `dense, hybrid: text before each passage (default as the model wants, "passage: " for E5)`)
-	flags.IntVar(&o.maxTokens, "max_tokens", 0, "dense, hybrid: tokens of a passage that are seen (0: as many as the model wants)")
+	flags.StringVar(&o.queryPrefix, "query_prefix", "", `dense, hybrid: text before each query (default as the `+
+		`model wants, "query: " for E5)`)
+	flags.StringVar(&o.prefix, "passage_prefix", "", `dense, hybrid: text before each passage (default as the `+
+		`model wants, "passage: " for E5)`)
+	flags.IntVar(&o.maxTokens, "max_tokens", 0, "dense, hybrid: tokens of a passage that are seen (0: as many as the "+
+		"model wants)")
 	return o
 }
 
@@ -70,7 +73,8 @@ func (o *encoderOptions) check() error {
 	case kindDense, kindHybrid:
 		switch {
 		case o.model == "":
-			return usagef("--kind %s needs --model, the folder of an encoder such as all-MiniLM-L6-v2 or its name on the hub", o.kind)
+			return usagef("--kind %s needs --model, the folder of an encoder such as all-MiniLM-L6-v2 or its name on the hub",
+				o.kind)
 		case o.rrfK < 1 && o.flags.Lookup("rrf_k") != nil:
 			return usagef("--rrf_k is %d, must be at least 1", o.rrfK)
 		case o.maxTokens < 0:
@@ -154,8 +158,9 @@ func (o *encoderOptions) openDenseEngine(ctx context.Context, s *source, log io.
 		return nil, errors.Join(err, free())
 	}
 	if lexical.Index().Len() != x.Len() {
-		return nil, errors.Join(fmt.Errorf("the two halves of the index in %s are of different corpora, with %d and %d passages; "+
-			"build it again (retriever index --kind hybrid --rebuild)", s.index, lexical.Index().Len(), x.Len()), lexical.Close(), free())
+		err := fmt.Errorf("the two halves of the index in %s are of different corpora, with %d and %d passages; build it "+
+			"again (retriever index --kind hybrid --rebuild)", s.index, lexical.Index().Len(), x.Len())
+		return nil, errors.Join(err, lexical.Close(), free())
 	}
 	return &engine{
 		Searcher: &retrieve.Fusion{Searchers: []retrieve.Searcher{lexical, searcher}, K: o.rrfK}, passages: x.Len(),
@@ -216,8 +221,9 @@ func showEncoding(log io.Writer) func(dense.Progress) {
 		case terminal && p.Total > 0:
 			if drawn == nil {
 				drawn = progressbar.NewOptions(p.Total, progressbar.OptionSetWriter(log), progressbar.OptionShowCount(),
-					progressbar.OptionShowIts(), progressbar.OptionSetItsString("passages"), progressbar.OptionSetDescription("encoding"),
-					progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
+					progressbar.OptionShowIts(), progressbar.OptionSetItsString("passages"),
+					progressbar.OptionSetDescription("encoding"), progressbar.OptionThrottle(100*time.Millisecond),
+					progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
 			}
 			_ = drawn.Set(p.Encoded)
 			return
@@ -227,7 +233,8 @@ func showEncoding(log io.Writer) func(dense.Progress) {
 			fmt.Fprintf(log, "%s passages stored\n", humanize.Comma(int64(p.Stored)))
 		default:
 			rate := float64(p.Encoded-p.Resumed) / time.Since(begun).Seconds()
-			fmt.Fprintf(log, "%s of %s passages encoded, %.1f a second\n", humanize.Comma(int64(p.Encoded)), humanize.Comma(int64(p.Total)), rate)
+			fmt.Fprintf(log, "%s of %s passages encoded, %.1f a second\n", humanize.Comma(int64(p.Encoded)),
+				humanize.Comma(int64(p.Total)), rate)
 		}
 		last = time.Now()
 	}

@@ -160,18 +160,21 @@ func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		assert.Contains(t, stdout, "30 passages, vectors of 16 values by tiny in 960 B;")
 		question := []string{"--json", "where was somebody born?"}
-		code, fromIndex, stderr := perform(t.Context(), append(append([]string{"search", "--index", dir}, encoder...), question...)...)
+		args := append(append([]string{"search", "--index", dir}, encoder...), question...)
+		code, fromIndex, stderr := perform(t.Context(), args...)
 		require.Equal(t, 0, code, stderr)
 		assert.Equal(t, 3, strings.Count(fromIndex, `"Contents"`)+strings.Count(fromIndex, `"contents"`), fromIndex)
-		code, fromMemory, stderr := perform(t.Context(), append(append([]string{"search", "--corpus", corpus}, encoder...), question...)...)
+		search := func(args ...string) (int, string, string) {
+			return perform(t.Context(), append(append([]string{"search"}, args...), question...)...)
+		}
+		code, fromMemory, stderr := search(append(encoder, "--corpus", corpus)...)
 		require.Equal(t, 0, code, stderr)
 		assert.Equal(t, fromMemory, fromIndex)
 
-		other := append([]string{"search", "--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil)}, question...)
-		code, _, stderr = perform(t.Context(), other...)
+		code, _, stderr = search("--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil))
 		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this model")
-		code, _, stderr = perform(t.Context(), append([]string{"search", "--index", dir, "--corpus", writeCorpus(t, 31)}, append(encoder, question...)...)...)
+		code, _, stderr = search(append(encoder, "--index", dir, "--corpus", writeCorpus(t, 31))...)
 		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this corpus")
 	}
@@ -273,7 +276,7 @@ func TestBadInputIsOneLineAndStatusTwo(t *testing.T) {
 		"--kind dense needs --model":               {"index", "--corpus", "x", "--out", "y", "--kind", "dense"},
 		"--model goes with --kind dense or hybrid": {"search", "--corpus", "x", "--model", "m", "q"},
 		"--explain goes with --kind bm25":          {"search", "--corpus", "x", "--explain", "--kind", "hybrid", "q"},
-		"--rrf_k is 0, must be at least 1":         {"serve", "--corpus", "x", "--kind", "hybrid", "--model", "m", "--rrf_k", "0", "--port", "0"},
+		"--rrf_k is 0, must be at least 1":         {"search", "--corpus", "x", "--kind", "hybrid", "--model", "m", "--rrf_k", "0", "q"},
 		"--port is 70000, must be from 0 to 65535": {"serve", "--corpus", "x", "--port", "70000"},
 		`--log_format is "xml"`:                    {"serve", "--corpus", "x", "--log_format", "xml"},
 		`--log_level is "loud"`:                    {"serve", "--corpus", "x", "--log-level", "loud"},

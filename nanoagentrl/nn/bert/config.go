@@ -1,9 +1,9 @@
-// Package bert is the encoder of BERT (Devlin and others, arXiv:1810.04805) as sentence embedders use it: learned positions,
-// token types, attention in both directions, LayerNorm after each half of a block, GELU. It runs forward only and ends with
-// the mean of the token vectors, scaled to length 1.
+// Package bert is the encoder of BERT (Devlin and others, arXiv:1810.04805) as sentence embedders use it: learned
+// positions, token types, attention in both directions, LayerNorm after each half of a block, GELU. It runs forward
+// only and ends with the mean of the token vectors, scaled to length 1.
 //
-// Axis letters in shape comments: B rows, T tokens of a row, N = B*T tokens, D hidden size, H heads, E head dimension, F
-// feed-forward size.
+// Axis letters in shape comments: B rows, T tokens of a row, N = B*T tokens, D hidden size, H heads, E head dimension,
+// F feed-forward size.
 package bert
 
 import "fmt"
@@ -53,8 +53,8 @@ type Param struct {
 	Shape []int
 }
 
-// Params lists the weight tensors of an encoder of this shape under their names in checkpoints of BertModel. Projections are
-// stored [out, in].
+// Params lists the weight tensors of an encoder of this shape under their names in checkpoints of BertModel.
+// Projections are stored [out, in].
 func (c *Config) Params() []Param {
 	d, f := c.HiddenSize, c.IntermediateSize
 	params := []Param{

@@ -58,7 +58,8 @@ func visibility(lengths *Node, t int) *Node {
 	return Reshape(Where(isToken, zeros, AddScalar(zeros, blocked)), b, 1, 1, t) // [B, 1, 1, T]
 }
 
-// attention returns the attention output [N, D] for x [N, D]. qkv is [D, 3D], with the scale of the scores in its queries.
+// attention returns the attention output [N, D] for x [N, D]. qkv is [D, 3D], with the scale of the scores in its
+// queries.
 func attention(cfg *Config, x, qkv, bias, visible *Node, b, t int) *Node {
 	h, e := cfg.NumHeads, cfg.HiddenSize/cfg.NumHeads
 	y := Reshape(linear(x, qkv, bias), b, t, 3, h, e) // [B, T, 3, H, E]

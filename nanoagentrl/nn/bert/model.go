@@ -47,8 +47,8 @@ func New(dev *device.Device, cfg Config, load func(name string, shape []int) ([]
 	return m, nil
 }
 
-// upload puts the weights on the device in the layouts that the graph takes: position and type embeddings added, queries,
-// keys and values in one matrix, matrices [in, out].
+// upload puts the weights on the device in the layouts that the graph takes: position and type embeddings added,
+// queries, keys and values in one matrix, matrices [in, out].
 func (m *Model) upload(load func(name string, shape []int) ([]float32, error)) error {
 	host := map[string][]float32{}
 	for _, p := range m.cfg.Params() {
@@ -144,8 +144,8 @@ func transposed(values []float32, rows, columns int) []float32 {
 	return out
 }
 
-// Encode returns the embeddings [rows, D] of rows of token ids, padded to one width: ids is [rows*width], lengths says how
-// many tokens of each row, at its start, are no padding.
+// Encode returns the embeddings [rows, D] of rows of token ids, padded to one width: ids is [rows*width], lengths says
+// how many tokens of each row, at its start, are no padding.
 func (m *Model) Encode(ids, lengths []int32, width int) ([]float32, error) {
 	if width < 1 || width > m.cfg.MaxPositions || len(ids) != len(lengths)*width {
 		return nil, fmt.Errorf("encoder: %d ids do not make %d rows of %d tokens, or these are more than %d", len(ids),

@@ -17,7 +17,8 @@ func tinyConfig() Config {
 		NormEps: 1e-12}
 }
 
-// Rows of different lengths in one batch get the vectors that they get alone, whatever the padding and whatever stands in it.
+// Rows of different lengths in one batch get the vectors that they get alone, whatever the padding and whatever stands
+// in it.
 func TestPaddingChangesNothing(t *testing.T) {
 	testdevice.Each(t, func(t *testing.T, dev *device.Device) {
 		m := randomModel(t, dev, tinyConfig())

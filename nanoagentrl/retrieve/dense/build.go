@@ -31,8 +31,8 @@ type BuildOptions struct {
 
 // Progress says how far Build has come.
 type Progress struct {
-	// Stored passages are in the folder, Bytes of the Size of the corpus are read. Once that is done, Encoded of Total passages
-	// have their vectors; before, Total is 0.
+	// Stored passages are in the folder, Bytes of the Size of the corpus are read. Once that is done, Encoded of Total
+	// passages have their vectors; before, Total is 0.
 	Stored         int
 	Bytes, Size    int64
 	Encoded, Total int
@@ -40,14 +40,14 @@ type Progress struct {
 	Resumed int
 }
 
-// lotPassages is the number of passages that are encoded between two checkpoints: enough to be put together by their length,
-// and a minute or two of work on a small machine.
+// lotPassages is the number of passages that are encoded between two checkpoints: enough to be put together by their
+// length, and a minute or two of work on a small machine.
 const lotPassages = 4096
 
-// Build makes the index of a corpus file in a folder: it first stores the passages and then encodes them, lot by lot. An index
-// that is there already and belongs to corpus and model is left as it is; another one is an *indexfile.MismatchError unless
-// Rebuild is set. When ctx ends, or the process is killed, the next call goes on after the last lot, provided that corpus and
-// model are the same; the result is the same to the byte on the same device.
+// Build makes the index of a corpus file in a folder: it first stores the passages and then encodes them, lot by lot.
+// An index that is there already and belongs to corpus and model is left as it is; another one is an
+// *indexfile.MismatchError unless Rebuild is set. When ctx ends, or the process is killed, the next call goes on after
+// the last lot, provided that corpus and model are the same; the result is the same to the byte on the same device.
 func Build(ctx context.Context, corpus, dir string, encoder *embed.Encoder, o BuildOptions) (*Manifest, error) {
 	corpus, err := data.CorpusPath(corpus)
 	if err != nil {
@@ -233,7 +233,8 @@ type journal struct {
 	at             checkpoint
 }
 
-// openJournal opens the files of a build and cuts them where the last whole lot ends. width is the size of a vector in bytes.
+// openJournal opens the files of a build and cuts them where the last whole lot ends. width is the size of a vector in
+// bytes.
 func openJournal(ctx context.Context, dir string, width int) (_ *journal, err error) {
 	j := new(journal)
 	defer func() {

@@ -6,8 +6,8 @@ import (
 	"github.com/x448/float16"
 )
 
-// Vectors are stored as little-endian float16. Values of vectors of length 1 are rounded by at most 2^-12 of themselves, so that
-// a cosine changes in its fourth digit after the point at most.
+// Vectors are stored as little-endian float16. Values of vectors of length 1 are rounded by at most 2^-12 of
+// themselves, so that a cosine changes in its fourth digit after the point at most.
 
 // appendHalf appends the values of vectors as float16.
 func appendHalf(out []byte, values []float32) []byte {

@@ -18,8 +18,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
 )
 
-// Index holds passages and their vectors. It is not changed after it was made, so it is safe for concurrent use; Close waits for
-// searches under way.
+// Index holds passages and their vectors. It is not changed after it was made, so it is safe for concurrent use; Close
+// waits for searches under way.
 type Index struct {
 	dim, n   int
 	vectors  []byte
@@ -33,8 +33,8 @@ type Index struct {
 	files    *indexfile.Files
 }
 
-// New makes an index in memory. The slice is kept, not copied; the vectors take 2 bytes a value. progress, if not nil, is told
-// how many passages are done.
+// New makes an index in memory. The slice is kept, not copied; the vectors take 2 bytes a value. progress, if not nil,
+// is told how many passages are done.
 func New(ctx context.Context, corpus []data.Passage, encoder *embed.Encoder, progress func(done int)) (*Index, error) {
 	if len(corpus) == 0 {
 		return nil, errors.New("dense search needs at least one passage")
@@ -69,8 +69,8 @@ func encodeLot(ctx context.Context, encoder *embed.Encoder, lot []data.Passage, 
 	return appendHalf(make([]byte, 0, 2*len(vectors)), vectors), nil
 }
 
-// Open opens the index in a folder that Build made. Only what a search touches is read from the disk; the places of the passages
-// are checked, Verify checks the rest. Close it when it is no longer used.
+// Open opens the index in a folder that Build made. Only what a search touches is read from the disk; the places of the
+// passages are checked, Verify checks the rest. Close it when it is no longer used.
 func Open(dir string) (_ *Index, err error) {
 	m, err := ReadManifest(dir)
 	if err != nil {
@@ -97,7 +97,8 @@ func Open(dir string) (_ *Index, err error) {
 		return nil, err
 	}
 	if x.n < 1 || x.dim < 1 || len(stored.Places) != 8*(x.n+1) || len(x.vectors) != 2*x.dim*x.n {
-		return nil, indexfile.Damaged(dir, fmt.Errorf("its parts are not those of %d passages with vectors of %d values", x.n, x.dim))
+		return nil, indexfile.Damaged(dir, fmt.Errorf("its parts are not those of %d passages with vectors of %d values",
+			x.n, x.dim))
 	}
 	x.passages = stored.Passage
 	return x, nil
@@ -168,12 +169,12 @@ type Hit struct {
 // better orders hits by descending score; those of equal score stand in the order of the corpus.
 func better(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Doc, b.Doc)) }
 
-// blockPassages is the number of passages whose vectors are widened to float32 at once, for all queries: they stay in the cache
-// while they are multiplied. Workers take that many at a time.
+// blockPassages is the number of passages whose vectors are widened to float32 at once, for all queries: they stay in
+// the cache while they are multiplied. Workers take that many at a time.
 const blockPassages = 128
 
-// Search returns the topk best passages of each query, whose vectors stand one after the other, [queries, Dim]. All cores share
-// the passages. A score does not depend on the other queries, nor on the number of cores.
+// Search returns the topk best passages of each query, whose vectors stand one after the other, [queries, Dim]. All
+// cores share the passages. A score does not depend on the other queries, nor on the number of cores.
 func (x *Index) Search(ctx context.Context, queries []float32, topk int) ([][]Hit, error) {
 	if len(queries)%x.dim != 0 || topk < 1 {
 		return nil, fmt.Errorf("dense search: %d values are not vectors of %d, or topk %d is below 1", len(queries), x.dim, topk)

@@ -178,7 +178,8 @@ func TestIndexInAFolderFindsTheSameAsInMemory(t *testing.T) {
 	require.NoError(t, err)
 	b, err := NewSearcher(disk, e)
 	require.NoError(t, err)
-	queries := []string{"who was born in the old town", passages[3].Contents, "", "!!!", "C++ \"x\" (y)", strings.Repeat("long ", 2000), "東京"}
+	queries := []string{"who was born in the old town", passages[3].Contents, "", "!!!", "C++ \"x\" (y)",
+		strings.Repeat("long ", 2000), "東京"}
 	want, got := a.Search(t.Context(), queries, 4), b.Search(t.Context(), queries, 4)
 	for i := range queries {
 		require.NoError(t, got[i].Err)
@@ -343,7 +344,7 @@ func TestDamageIsFound(t *testing.T) {
 	for name, edit := range map[string][2]string{
 		"checksum differs":          {`"passages": 20`, `"passages": 19`},
 		`of kind "bm25"`:            {`"kind": "dense"`, `"kind": "bm25"`},
-		"in format 1: name another": {`"format": 1`, `"format": 9`},
+		"in format 1 here: name an": {`"format": 1`, `"format": 9`},
 	} {
 		changed := strings.Replace(whole[indexfile.ManifestName], edit[0], edit[1], 1)
 		require.NotEqual(t, whole[indexfile.ManifestName], changed)
@@ -366,7 +367,8 @@ func TestSearchAfterCloseIsAnError(t *testing.T) {
 }
 
 func TestMiniLMFindsThePassageThatAnswers(t *testing.T) {
-	e, err := embed.Open(t.Context(), testdevice.Open(t, device.Go), testenv.Model(t, "all-MiniLM-L6-v2"), weights.HubOptions{}, embed.Options{})
+	model := testenv.Model(t, "all-MiniLM-L6-v2")
+	e, err := embed.Open(t.Context(), testdevice.Open(t, device.Go), model, weights.HubOptions{}, embed.Options{})
 	require.NoError(t, err)
 	t.Cleanup(e.Close)
 	x, err := New(t.Context(), []data.Passage{
@@ -378,8 +380,8 @@ func TestMiniLMFindsThePassageThatAnswers(t *testing.T) {
 	s, err := NewSearcher(x, e)
 	require.NoError(t, err)
 	// None of the words of the questions stands in the passages.
-	for query, want := range map[string]string{"which play features a Danish royal?": "hamlet", "how do I brew a hot drink?": "tea",
-		"tall peaks of one continent": "alps"} {
+	for query, want := range map[string]string{"which play features a Danish royal?": "hamlet",
+		"how do I brew a hot drink?": "tea", "tall peaks of one continent": "alps"} {
 		assert.Equal(t, want, s.Search(t.Context(), []string{query}, 1)[0].Passages[0].ID, query)
 	}
 }

@@ -1,6 +1,6 @@
-// Package dense searches by meaning: passages and queries are vectors of a sentence encoder, and the passages with the largest
-// products are found, exactly, by comparing all of them (Karpukhin and others, arXiv:2004.04906). Vectors are kept as float16,
-// in memory or in a folder that is mapped into memory.
+// Package dense searches by meaning: passages and queries are vectors of a sentence encoder, and the passages with the
+// largest products are found, exactly, by comparing all of them (Karpukhin and others, arXiv:2004.04906). Vectors are
+// kept as float16, in memory or in a folder that is mapped into memory.
 package dense
 
 import (
@@ -17,7 +17,8 @@ const Kind = "dense"
 // format is raised when the layout changes, or the vector that a text gets.
 const format = 1
 
-// The file and part of the vectors, one after the other in the order of the passages, and the files of a build under way.
+// The file and part of the vectors, one after the other in the order of the passages, and the files of a build under
+// way.
 const (
 	vectorsName = "vectors.f16"
 	partVectors = "vectors"
@@ -48,14 +49,14 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return m, nil
 }
 
-// Check returns an *indexfile.MismatchError if the index of the manifest, in dir, was not made from the corpus at path. It reads
-// the whole corpus.
+// Check returns an *indexfile.MismatchError if the index of the manifest, in dir, was not made from the corpus at path.
+// It reads the whole corpus.
 func (m *Manifest) Check(ctx context.Context, dir, path string) error {
 	return m.Corpus.Check(ctx, dir, path, m.Passages)
 }
 
-// CheckModel returns an *indexfile.MismatchError if the vectors of the index of the manifest, in dir, were not made with a model
-// as it would be used now. Only the prefix of queries may be another one.
+// CheckModel returns an *indexfile.MismatchError if the vectors of the index of the manifest, in dir, were not made
+// with a model as it would be used now. Only the prefix of queries may be another one.
 func (m *Manifest) CheckModel(dir string, model embed.Model) error {
 	made := m.Model
 	mismatch := func(f string, args ...any) error {
@@ -63,8 +64,8 @@ func (m *Manifest) CheckModel(dir string, model embed.Model) error {
 	}
 	switch {
 	case made.SHA256 != model.SHA256:
-		return mismatch("its vectors were made with %s, SHA-256 %.12s…, not with %s, %.12s…", made.Name, made.SHA256, model.Name,
-			model.SHA256)
+		return mismatch("its vectors were made with %s, SHA-256 %.12s…, not with %s, %.12s…", made.Name, made.SHA256,
+			model.Name, model.SHA256)
 	case made.Dim != model.Dim:
 		return mismatch("its vectors have %d values, those of %s %d", made.Dim, model.Name, model.Dim)
 	case made.MaxTokens != model.MaxTokens:

@@ -40,9 +40,9 @@ func (s *Searcher) Close() error {
 	return err
 }
 
-// Search implements retrieve.Searcher. Every query finds topk passages, however far they are; scores are cosines. A query without
-// letters or digits, and an empty one, finds nothing. Scores may differ in their sixth digit with the other queries of a call, since
-// queries of like length are encoded together.
+// Search implements retrieve.Searcher. Every query finds topk passages, however far they are; scores are cosines. A
+// query without letters or digits, and an empty one, finds nothing. Scores may differ in their sixth digit with the
+// other queries of a call, since queries of like length are encoded together.
 func (s *Searcher) Search(ctx context.Context, queries []string, topk int) []retrieve.Result {
 	results := make([]retrieve.Result, len(queries))
 	if topk < 1 {

@@ -12,8 +12,8 @@ import (
 
 // Source says what a Searcher searches and with which encoder.
 type Source struct {
-	// Corpus is the file of the passages. Index is the folder of an index; with a corpus it must be that of the corpus, and is
-	// made if it is not there. Without a folder the passages are encoded into memory.
+	// Corpus is the file of the passages. Index is the folder of an index; with a corpus it must be that of the corpus,
+	// and is made if it is not there. Without a folder the passages are encoded into memory.
 	Corpus, Index string
 	// Passages, if not nil, are encoded into memory instead of the corpus.
 	Passages []data.Passage
@@ -58,7 +58,8 @@ func (s Source) open(ctx context.Context, encoder *embed.Encoder) (*Index, error
 	switch {
 	case passages == nil && s.Index != "":
 		if s.Corpus != "" {
-			if _, err := Build(ctx, s.Corpus, s.Index, encoder, BuildOptions{Rebuild: s.Rebuild, Progress: s.Progress}); err != nil {
+			o := BuildOptions{Rebuild: s.Rebuild, Progress: s.Progress}
+			if _, err := Build(ctx, s.Corpus, s.Index, encoder, o); err != nil {
 				return nil, err
 			}
 		}

@@ -17,8 +17,8 @@ func (e *Encoder) Queries(ctx context.Context, texts []string) ([]float32, error
 	return e.encode(ctx, e.model.QueryPrefix, texts, nil)
 }
 
-// Passages returns the vectors of passages, [len(texts), Dim]. progress, if not nil, is told how many texts are done; it may be
-// called from several goroutines.
+// Passages returns the vectors of passages, [len(texts), Dim]. progress, if not nil, is told how many texts are done;
+// it may be called from several goroutines.
 func (e *Encoder) Passages(ctx context.Context, texts []string, progress func(done int)) ([]float32, error) {
 	return e.encode(ctx, e.model.PassagePrefix, texts, progress)
 }
@@ -26,8 +26,8 @@ func (e *Encoder) Passages(ctx context.Context, texts []string, progress func(do
 // Tokens returns the ids that the encoder sees of each text, without a prefix.
 func (e *Encoder) Tokens(texts []string) [][]int32 { return e.tokenize("", texts) }
 
-// encode tokenizes the texts, puts those of like length together, and runs two batches at a time: one may compute on all cores
-// while the other does what only one can.
+// encode tokenizes the texts, puts those of like length together, and runs two batches at a time: one may compute on
+// all cores while the other does what only one can.
 func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, progress func(done int)) ([]float32, error) {
 	tokens := e.tokenize(prefix, texts)
 	lengths := make([]int, len(tokens))
@@ -137,9 +137,9 @@ type batch struct {
 // manyTexts is the number of texts from which the time to compile more shapes is worth the padding it saves.
 const manyTexts = 4096
 
-// plan puts texts of the given lengths in tokens into batches, the longest first. Texts are padded to one of few widths, at most
-// longest, and rows are filled up to one of few numbers, so that few shapes are compiled. The plan follows from the lengths
-// alone.
+// plan puts texts of the given lengths in tokens into batches, the longest first. Texts are padded to one of few
+// widths, at most longest, and rows are filled up to one of few numbers, so that few shapes are compiled. The plan
+// follows from the lengths alone.
 func plan(lengths []int, longest, budget int) (batches []batch) {
 	order := make([]int, len(lengths))
 	for i := range order {

@@ -1,6 +1,6 @@
-// Package embed turns texts into vectors with a sentence encoder, so that near vectors mean near texts: all-MiniLM-L6-v2, E5 and
-// other models of BERT's kind that take the mean of the token vectors (Reimers and Gurevych, arXiv:1908.10084). Vectors have
-// length 1, so that their product is the cosine.
+// Package embed turns texts into vectors with a sentence encoder, so that near vectors mean near texts:
+// all-MiniLM-L6-v2, E5 and other models of BERT's kind that take the mean of the token vectors (Reimers and Gurevych,
+// arXiv:1908.10084). Vectors have length 1, so that their product is the cosine.
 package embed
 
 import (
@@ -24,7 +24,8 @@ import (
 
 // Options change what the folder of a model says.
 type Options struct {
-	// QueryPrefix and PassagePrefix stand before each text; nil takes what the model wants, "query: " and "passage: " for E5.
+	// QueryPrefix and PassagePrefix stand before each text; nil takes what the model wants, "query: " and "passage: "
+	// for E5.
 	QueryPrefix, PassagePrefix *string
 	// MaxTokens is the longest text in tokens; the end of a longer one is not seen. 0 takes the model's.
 	MaxTokens int

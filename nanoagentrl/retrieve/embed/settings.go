@@ -179,8 +179,8 @@ func readJSON(dir, name string, into any) (found bool, err error) {
 
 var e5 = regexp.MustCompile(`(?i)(^|[-_])e5([-_.]|$)`)
 
-// isE5 reports whether a model's name or folder says that it is one of the E5 family (arXiv:2212.03533), which wants texts
-// marked as queries and passages.
+// isE5 reports whether a model's name or folder says that it is one of the E5 family (arXiv:2212.03533), which wants
+// texts marked as queries and passages.
 func isE5(name string) bool {
 	name = filepath.ToSlash(name)
 	parts := strings.Split(strings.TrimRight(name, "/"), "/")

@@ -1,5 +1,6 @@
-// Package indexfile holds what the indexes of a folder have in common, whatever they search by: the description of the corpus
-// they were made from, files that are mapped into memory with a checksum for each part, and the texts of the passages.
+// Package indexfile holds what the indexes of a folder have in common, whatever they search by: the description of the
+// corpus they were made from, files that are mapped into memory with a checksum for each part, and the texts of the
+// passages.
 package indexfile
 
 import (
@@ -39,7 +40,8 @@ func Damaged(path string, err error) error {
 	return fmt.Errorf("%s: %w (%w); build it again (retriever index --rebuild)", path, ErrDamaged, err)
 }
 
-// MismatchError says that the index in a folder was not made from a corpus or with a model, or not in the way that is asked for.
+// MismatchError says that the index in a folder was not made from a corpus or with a model, or not in the way that is
+// asked for.
 type MismatchError struct {
 	Dir string
 	// Of is what the index was not made from; empty for the corpus.
@@ -64,8 +66,8 @@ type Corpus struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Check returns a *MismatchError if an index in dir of so many passages, made from c, was not made from the corpus at path.
-// It reads the whole corpus.
+// Check returns a *MismatchError if an index in dir of so many passages, made from c, was not made from the corpus at
+// path. It reads the whole corpus.
 func (c Corpus) Check(ctx context.Context, dir, path string, passages int) error {
 	mismatch := func(f string, args ...any) error { return &MismatchError{Dir: dir, Reason: fmt.Sprintf(f, args...)} }
 	path, err := data.CorpusPath(path)

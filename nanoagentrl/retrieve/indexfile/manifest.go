@@ -25,8 +25,8 @@ func KindOf(dir string) (string, error) {
 	return head.Kind, err
 }
 
-// Manifest is a manifest as a struct that JSON can hold. Checksum points to the field with the CRC-32C of the manifest as JSON
-// with a zero in this place.
+// Manifest is a manifest as a struct that JSON can hold. Checksum points to the field with the CRC-32C of the manifest
+// as JSON with a zero in this place.
 type Manifest interface{ Checksum() *uint32 }
 
 func readManifest(dir string, into any) (path string, err error) {
@@ -53,7 +53,7 @@ func ReadManifest(dir string, want Head, m Manifest) error {
 		return err
 	}
 	if head != want {
-		return fmt.Errorf("%s describes an index of kind %q in format %d; wanted is %s in format %d: name another folder, or "+
+		return fmt.Errorf("%s describes an index of kind %q in format %d; this program reads %s in format %d here: name another folder, or "+
 			"build it again (retriever index --kind %s --rebuild)", path, head.Kind, head.Format, want.Kind, want.Format, want.Kind)
 	}
 	if _, err := readManifest(dir, m); err != nil {

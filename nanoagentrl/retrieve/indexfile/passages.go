@@ -9,8 +9,8 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 )
 
-// Passages are stored passages: for each its id and its contents, each after the number of its bytes as a varint. Places holds
-// the place of each, and the end of the last, 8 bytes each.
+// Passages are stored passages: for each its id and its contents, each after the number of its bytes as a varint.
+// Places holds the place of each, and the end of the last, 8 bytes each.
 type Passages struct{ Places, Texts []byte }
 
 // Bytes returns what they take.

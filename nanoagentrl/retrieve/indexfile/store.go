@@ -30,8 +30,8 @@ const (
 	PartPlaces   = "places"
 )
 
-// Store writes the passages of a corpus into a folder, as Passages reads them. Ids must be unique; errors name file and line.
-// progress, if not nil, is told how many passages and bytes of the corpus are written.
+// Store writes the passages of a corpus into a folder, as Passages reads them. Ids must be unique; errors name file and
+// line. progress, if not nil, is told how many passages and bytes of the corpus are written.
 func Store(ctx context.Context, corpus, dir string, progress func(passages int, bytes, total int64)) (_ *Stored, err error) {
 	in, err := data.OpenCorpus(corpus)
 	if err != nil {

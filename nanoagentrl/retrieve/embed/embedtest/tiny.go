@@ -23,8 +23,8 @@ func Config() bert.Config {
 		TypeVocabSize: 2, NormEps: 1e-12}
 }
 
-// Write writes the tiny encoder as a folder of sentence-transformers, with weights drawn from a seed. edit, if not nil, changes
-// config.json and the tensors before.
+// Write writes the tiny encoder as a folder of sentence-transformers, with weights drawn from a seed. edit, if not nil,
+// changes config.json and the tensors before.
 func Write(t testing.TB, seed uint64, edit func(config map[string]any, tensors map[string]*weights.Tensor)) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "tiny")
