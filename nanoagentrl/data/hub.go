@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gomlx/go-huggingface/hub"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/hubcache"
 )
 
 // HubOptions says how a file of a data set is fetched. The zero value follows the environment variables of Python's
@@ -80,7 +82,7 @@ func fetchWhole(ctx context.Context, repo, file string, o HubOptions) (string, e
 	r := hub.New(repo).WithType(hub.RepoTypeDataset).WithAuth(os.Getenv("HF_TOKEN")).WithCacheDir(o.CacheDir)
 	r.Verbosity = 0
 	var address string
-	err := guarded(ctx, func() (err error) {
+	err := hubcache.Guarded(ctx, func() (err error) {
 		address, err = r.FileURL(file) // asks the hub for the commit
 		return err
 	})
@@ -94,7 +96,7 @@ func fetchWhole(ctx context.Context, repo, file string, o HubOptions) (string, e
 	o.Note(fmt.Sprintf("data set file %s of %s, %d bytes", file, repo, size))
 	for range fetchAttempts {
 		var path string
-		err = guarded(ctx, func() (err error) {
+		err = hubcache.Guarded(ctx, func() (err error) {
 			path, err = r.DownloadFile(file)
 			return err
 		})
@@ -109,7 +111,7 @@ func fetchWhole(ctx context.Context, repo, file string, o HubOptions) (string, e
 			return path, nil
 		}
 		err = fmt.Errorf("%d bytes of %d came, %d times in a row", info.Size(), size, fetchAttempts)
-		if gone := discard(path); gone != nil {
+		if gone := hubcache.Discard(path); gone != nil {
 			return "", errors.Join(err, gone)
 		}
 	}
@@ -143,36 +145,4 @@ func sizeOf(ctx context.Context, address string) (size int64, err error) {
 		return response.ContentLength, nil
 	}
 	return 0, nil // a redirect that does not say it
-}
-
-// discard removes a file that is not whole: the link in the snapshot and what it points to.
-func discard(path string) error {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	err = os.Remove(path)
-	if target != path {
-		err = errors.Join(err, os.Remove(target))
-	}
-	return err
-}
-
-// guarded runs a call of go-huggingface, turns a panic into an error, and returns early when ctx ends.
-func guarded(ctx context.Context, call func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		defer func() {
-			if r := recover(); r != nil {
-				result <- fmt.Errorf("go-huggingface: %v", r)
-			}
-		}()
-		result <- call()
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

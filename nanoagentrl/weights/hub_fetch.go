@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gomlx/go-huggingface/hub"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/hubcache"
 )
 
 // fetchAttempts is how often a file is fetched before a wrong size is an error.
@@ -54,7 +56,7 @@ func fetch(ctx context.Context, r hubRef, cache *hubCache, opts HubOptions) (str
 
 // list asks the hub for the commit and the names of the files.
 func (f *fetcher) list(ctx context.Context) error {
-	err := guarded(ctx, func() error {
+	err := hubcache.Guarded(ctx, func() error {
 		// Asking for any address makes the library ask the hub for the commit, once.
 		if _, err := f.repo.FileURL("config.json"); err != nil {
 			return err
@@ -144,7 +146,7 @@ func (f *fetcher) get(ctx context.Context, name string) error {
 	}
 	for range fetchAttempts {
 		stop := f.report(name, filepath.Join(f.cache.dir, "blobs", etag+".downloading"), size)
-		err = guarded(ctx, func() error {
+		err = hubcache.Guarded(ctx, func() error {
 			_, err := f.repo.DownloadFile(name)
 			return err
 		})
@@ -163,7 +165,7 @@ func (f *fetcher) get(ctx context.Context, name string) error {
 			return nil
 		}
 		err = fmt.Errorf("fetch %s: got %d of %d bytes", name, stat.Size(), size)
-		if discardErr := discard(path); discardErr != nil {
+		if discardErr := hubcache.Discard(path); discardErr != nil {
 			return errors.Join(err, discardErr)
 		}
 	}
@@ -241,37 +243,5 @@ func (f *fetcher) report(name, partial string, total int64) (stop func()) {
 	return func() {
 		close(done)
 		<-stopped
-	}
-}
-
-// discard removes a file of the cache that is not complete: the link in the snapshot and what it points to.
-func discard(path string) error {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	err = os.Remove(path)
-	if target != path {
-		err = errors.Join(err, os.Remove(target))
-	}
-	return err
-}
-
-// guarded runs a call of go-huggingface, turns a panic into an error, and returns early when ctx ends.
-func guarded(ctx context.Context, call func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		defer func() {
-			if r := recover(); r != nil {
-				result <- fmt.Errorf("go-huggingface: %v", r)
-			}
-		}()
-		result <- call()
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

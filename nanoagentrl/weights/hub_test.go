@@ -308,11 +308,6 @@ func TestResolveEndsWithItsContext(t *testing.T) {
 	}, 5*time.Second, 10*time.Millisecond)
 }
 
-func TestPanicOfTheLibraryBecomesAnError(t *testing.T) {
-	err := guarded(t.Context(), func() error { panic("no repo") })
-	require.ErrorContains(t, err, "go-huggingface: no repo")
-}
-
 func TestResolveLocalPathsAndNamesThatAreNeither(t *testing.T) {
 	h := newFakeHub(t, nil)
 	home := t.TempDir()
