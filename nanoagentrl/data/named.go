@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // set is a data set that is known by name.
@@ -49,7 +51,7 @@ var sets = map[string]set{
 	"gsm8k": {repo: "openai/gsm8k", files: map[string]string{
 		"train": "main/train-00000-of-00001.parquet", "test": "main/test-00000-of-00001.parquet"}},
 	// Search-R1's own mix, in its layout.
-	"nq_hotpotqa": {repo: "PeterGriffinJin/nq_hotpotqa_train", files: map[string]string{
+	"nq_hotpotqa": {repo: "PeterJinGo/nq_hotpotqa_train", files: map[string]string{
 		"train": "train.parquet", "test": "test.parquet"}},
 }
 
@@ -96,7 +98,7 @@ func (p Places) split(value string) (name, split, folder string, named bool) {
 func (p Places) Questions(ctx context.Context, value, split string) (string, QuestionOptions, error) {
 	name, asked, folder, named := p.split(value)
 	if !named {
-		return value, QuestionOptions{Split: split}, nil
+		return value, QuestionOptions{Split: split}, p.misspelt(value)
 	}
 	if folder != "" {
 		path, err := questionFile(folder, asked, split)
@@ -121,6 +123,27 @@ func (p Places) Questions(ctx context.Context, value, split string) (string, Que
 	}
 	return "", QuestionOptions{}, fmt.Errorf("data set %s has no split %s; it has %s", name, strings.Join(candidates, " or "),
 		strings.Join(slices.Sorted(maps.Keys(s.files)), ", "))
+}
+
+// misspelt returns an error, with the nearest name there is, for a value that has the form of a name and is no path.
+func (p Places) misspelt(value string) error {
+	parts := namePattern.FindStringSubmatch(value)
+	if _, err := os.Stat(value); err == nil || parts == nil {
+		return nil
+	}
+	names := SetNames()
+	if entries, err := os.ReadDir(p.Dir); err == nil && p.Dir != "" {
+		for _, entry := range entries {
+			if entry.IsDir() && !slices.Contains(names, entry.Name()) {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	nearest := slices.MinFunc(names, func(a, b string) int {
+		return levenshtein.ComputeDistance(parts[1], a) - levenshtein.ComputeDistance(parts[1], b)
+	})
+	return fmt.Errorf("data: %s is neither a file nor a data set; did you mean %s? There are %s", value, nearest,
+		strings.Join(names, ", "))
 }
 
 // hint says where else the set may be.
@@ -167,6 +190,9 @@ func questionFile(folder, asked, split string) (string, error) {
 func (p Places) Corpus(value string) (string, error) {
 	name, split, folder, named := p.split(value)
 	if !named {
+		if err := p.misspelt(value); err != nil {
+			return "", err
+		}
 		return CorpusPath(value)
 	}
 	if split != "" {

@@ -53,7 +53,7 @@ func TestSetsAreFoundByName(t *testing.T) {
 		assert.Equal(t, filepath.Join(dir, filepath.FromSlash(c.want)), path, c.value)
 		assert.Equal(t, QuestionOptions{Source: c.source}, opts)
 	}
-	for _, path := range []string{"./nq", "data/nq.jsonl", "other", "nq.jsonl", "NQ", "/abs/nq", "a b", ""} {
+	for _, path := range []string{"./nq", "data/nq.jsonl", "other.jsonl", "nq.jsonl", "NQ", "/abs/nq", "a b", ""} {
 		got, opts, err := places.Questions(t.Context(), path, "test")
 		require.NoError(t, err)
 		assert.Equal(t, path, got, "a path stays one")
@@ -67,6 +67,8 @@ func TestWhatANameCannotMean(t *testing.T) {
 	for value, want := range map[string]string{
 		"nq:dev":      "has no dev, as .jsonl or .parquet; it holds: train.jsonl",
 		"nq":          "has no test or dev or validation or val or qa or rows",
+		"hotpot_qa":   "hotpot_qa is neither a file nor a data set; did you mean hotpotqa? There are 2wiki, bamboogle,",
+		"gsmk8:train": "did you mean gsm8k?",
 		"popqa:train": "data set popqa has no split train; it has test",
 		"popqa":       "data set popqa: popqa/test.jsonl of RUC-NLPIR/FlashRAG_datasets is not in the cache, and offline mode is on",
 	} {
@@ -75,6 +77,8 @@ func TestWhatANameCannotMean(t *testing.T) {
 	}
 	_, _, err := places.Questions(t.Context(), "popqa", "test")
 	assert.ErrorContains(t, err, dir+" has no folder popqa")
+	_, err = places.Corpus("n")
+	assert.ErrorContains(t, err, "n is neither a file nor a data set; did you mean nq?")
 	places.Dir = ""
 	_, _, err = places.Questions(t.Context(), "popqa", "test")
 	assert.ErrorContains(t, err, "data_dir")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Times our index beside bleve, bm25s and rank_bm25 on the same passages and queries, one after the other, each in a process
-# of its own, and prints a line of JSON for each. Nothing else should run meanwhile.
+# of its own, and prints a line of JSON for each, then a Markdown table of all. Nothing else should run meanwhile.
 #
 #   scripts/bench_retrieval/compare.sh --data_dir DIR --n 200000 [--text passages|zipf] [--out DIR] [--python PYTHON]
 #       [--peers "ours bleve bm25s bm25s_numba rank"] [--load SECONDS]
@@ -27,14 +27,16 @@ trap clean EXIT
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 go build -o "$out/bench" ./scripts/bench_retrieval
+: >"$out/results.jsonl"
+note() { tee -a "$out/results.jsonl"; }
 "$out/bench" corpus --data_dir "$data" --n "$n" --text "$text" --out "$out" --terms
 for peer in $peers; do
   case $peer in
     ours)
-      "$out/bench" index --dir "$out"
-      "$out/bench" search --dir "$out" ;;
-    bleve) (cd scripts/bench_retrieval/bleve && go build -o "$out/bleve_bench" . && "$out/bleve_bench" "$out") ;;
-    *) "$python" scripts/bench_retrieval/peer_bm25.py "$peer" "$out" ;;
+      "$out/bench" index --dir "$out" | note
+      "$out/bench" search --dir "$out" | note ;;
+    bleve) (cd scripts/bench_retrieval/bleve && go build -o "$out/bleve_bench" . && "$out/bleve_bench" "$out") | note ;;
+    *) "$python" scripts/bench_retrieval/peer_bm25.py "$peer" "$out" | note ;;
   esac
 done
 if [ "$load" -gt 0 ]; then
@@ -45,8 +47,9 @@ if [ "$load" -gt 0 ]; then
     curl -sf 127.0.0.1:18431/healthz >/dev/null && break
     sleep 0.1
   done
-  "$out/bench" load --dir "$out" --url http://127.0.0.1:18431 --seconds "$load"
+  "$out/bench" load --dir "$out" --url http://127.0.0.1:18431 --seconds "$load" | note
   kill "$server"
   wait "$server"
   server=''
 fi
+"$out/bench" table --dir "$out"

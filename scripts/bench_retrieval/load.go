@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +21,11 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 )
 
-// load asks a server over many connections at once, each as soon as the answer before is there.
+// warmBatch is the number of queries of a request before the measurement.
+const warmBatch = 64
+
+// load asks a server all queries once, and then over many connections at once, each as soon as the
+// answer before is there.
 func load(ctx context.Context, o *options, out io.Writer) error {
 	queries, err := readLines(o.dir, "queries.txt")
 	if err != nil {
@@ -34,11 +39,16 @@ func load(ctx context.Context, o *options, out io.Writer) error {
 	if err := x.Close(); err != nil {
 		return err
 	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.connections}}
+	for part := range slices.Chunk(queries, warmBatch) { // What a server keeps of an index grows once.
+		if _, err := request(ctx, client, o, part); err != nil {
+			return err
+		}
+	}
 	before, err := residentMiB(ctx, o.url)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.connections}}
 	until := time.Now().Add(time.Duration(o.seconds) * time.Second)
 	workers := make([]loader, o.connections)
 	var group sync.WaitGroup

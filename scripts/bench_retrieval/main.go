@@ -29,13 +29,16 @@ Usage:
   go run ./scripts/bench_retrieval index  --dir DIR
   go run ./scripts/bench_retrieval search --dir DIR
   go run ./scripts/bench_retrieval load   --dir DIR --url http://127.0.0.1:8000 [--connections 64] [--seconds 60]
+  go run ./scripts/bench_retrieval table  --dir DIR
 
   corpus  writes corpus.jsonl and queries.txt: passages of the data sets again and again with other words in them, and
           their questions; with --text zipf made-up words with Zipf frequencies, and queries of words of a passage;
           --terms adds passages and queries as index terms, for peers that do not analyse text
   index   builds the index of DIR/corpus.jsonl in DIR/index and prints time, memory and sizes as a line of JSON
   search  opens that index and prints the times of queries as a line of JSON
-  load    asks a server that serves that index over many connections, compares all answers, prints a line of JSON
+  load    asks a server that serves that index all queries once, and then over many connections, compares all answers,
+          prints a line of JSON: times, and the server's memory at the start, in the middle and at the end
+  table   prints the lines of JSON in DIR/results.jsonl, which compare.sh writes, as a Markdown table
 
 compare.sh beside this command runs all of it and the peers, each in a process of its own.
 
@@ -73,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.text, "text", "passages", "corpus: passages or zipf")
 	flags.Uint64Var(&o.seed, "seed", 1, "corpus: seed of everything that is drawn")
 	flags.BoolVar(&o.terms, "terms", false, "corpus: also write corpus_terms.txt and query_terms.txt")
-	flags.StringVar(&o.dir, "dir", "", "index, search, load: folder that corpus wrote to")
+	flags.StringVar(&o.dir, "dir", "", "index, search, load, table: folder that corpus wrote to")
 	flags.IntVar(&o.topk, "topk", 3, "search, load: passages a query")
 	flags.IntVar(&o.reps, "reps", 3, "search: times that all queries are searched; the best counts")
 	flags.StringVar(&o.url, "url", "http://127.0.0.1:8000", "load: address of the server")
@@ -84,10 +87,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	commands := map[string]func(context.Context, *options, io.Writer) error{"corpus": makeCorpus, "index": timeIndex,
-		"search": timeSearch, "load": load}
+		"search": timeSearch, "load": load, "table": printTable}
 	command := commands[flags.Arg(0)]
 	if command == nil || flags.NArg() != 1 {
-		return fmt.Errorf("what to do is %q; want one of corpus, index, search, load", flags.Args())
+		return fmt.Errorf("what to do is %q; want one of corpus, index, search, load, table", flags.Args())
 	}
 	if min(o.n, o.queries, o.topk, o.reps, o.connections, o.seconds, o.batch) < 1 {
 		return errors.New("all numbers must be at least 1")
