@@ -50,7 +50,7 @@ func TestDamagedManifestIsFound(t *testing.T) {
 		"another number": {strings.Replace(string(text), `"passages": 900`, `"passages": 899`, 1), "its checksum differs"},
 		"half of it":     {string(text[:len(text)/2]), "the index is damaged"},
 		"empty":          {"", "the index is damaged"},
-		"another format": {strings.Replace(string(text), `"format": 1`, `"format": 9`, 1), `in format 9; wanted is bm25 in format 1`},
+		"another format": {strings.Replace(string(text), `"format": 1`, `"format": 9`, 1), `in format 9; this program reads bm25 in format 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NotEqual(t, c.text, string(text))
