@@ -63,7 +63,7 @@ func TestBytesThatAreNoRequestAreRefused(t *testing.T) {
 			connection := dial(t, address)
 			go func() {
 				_, _ = io.WriteString(connection, c.sent) // It may be closed before all is written.
-				if c.status != http.StatusOK { // Who closes a whole request has given it up.
+				if c.status != http.StatusOK {            // Who closes a whole request has given it up.
 					_ = connection.CloseWrite()
 				}
 			}()
