@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gofrs/flock"
+
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/agent"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
@@ -70,7 +72,8 @@ type Run struct {
 	corpus    []data.Passage
 	facts     *world.Facts // made when first asked for
 	search    searchState
-	evalStep  int // of the checkpoint that is evaluated
+	lock      *flock.Flock // of the run folder; nil in a run that only evaluates
+	evalStep  int          // of the checkpoint that is evaluated
 }
 
 // Open loads everything a config names. Whatever is wrong with it is found here, before anything is written.
@@ -194,6 +197,9 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 	if t.Cursor, err = data.NewCursor(r.questions, cfg.Seed); err != nil {
 		return err
 	}
+	if r.lock, err = lockRunDir(cfg.RunDir); err != nil {
+		return err
+	}
 	if err := r.resume(ctx, t); err != nil {
 		return err
 	}
@@ -304,4 +310,7 @@ func (r *Run) Close() {
 		r.Device.Close()
 	}
 	r.search.close()
+	if r.lock != nil {
+		_ = r.lock.Unlock() // The end of the process would release it as well.
+	}
 }

@@ -39,6 +39,9 @@ func (r *Rollouter) Rollout(ctx context.Context, questions []data.Question, grou
 	r.searchErr = nil
 	var plays []*play
 	for _, p := range prompts {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("agent: rollout: %w", err)
+		}
 		for sample := range groupSize {
 			plays = append(plays, newPlay(p, sample, seed(p.group, sample)))
 		}

@@ -135,7 +135,7 @@ type Config struct {
 	// --- rollout ---
 
 	// PromptsPerStep is the number of questions of one training step.
-	PromptsPerStep int `yaml:"prompts_per_step" min:"1"`
+	PromptsPerStep int `yaml:"prompts_per_step" min:"1" max:"100000"`
 	// GroupSize is the number of episodes sampled for each question; their mean reward is the baseline, so
 	// there must be at least 2 (1 with advantage reinforce_pp or gae, which have another).
 	GroupSize int `yaml:"group_size"`

@@ -193,8 +193,8 @@ func (c *Config) checkCorpus(fault faultFunc) {
 	}
 	for _, questions := range append([]string{c.TrainData}, c.EvalData...) {
 		if questions != "" && madeIn(questions) != madeIn(c.Corpus) {
-			fault("corpus", "%s does not hold the answers to the questions of %s; use the corpus that belongs to them",
-				c.Corpus, questions)
+			fault("corpus", "%s does not hold the answers to the questions of %s; use the corpus that belongs to them, or "+
+				"other questions (train_data, eval_data)", c.Corpus, questions)
 		}
 	}
 }
@@ -227,6 +227,9 @@ func (c *Config) checkTraining(fault faultFunc) {
 	}
 }
 
+// maxEpisodes bounds the episodes of a step, which are all held in memory.
+const maxEpisodes = 1_000_000
+
 // checkGroups refuses groups of one where an episode is compared with the others of its group.
 func (c *Config) checkGroups(fault faultFunc) {
 	compared := c.Advantage != "reinforce_pp" && c.Advantage != "gae"
@@ -236,6 +239,9 @@ func (c *Config) checkGroups(fault faultFunc) {
 			"and an episode alone would always have advantage 0", c.GroupSize)
 	case c.GroupSize < 1:
 		fault("group_size", "got %d, want at least 1", c.GroupSize)
+	case c.GroupSize > maxEpisodes/max(c.PromptsPerStep, 1):
+		fault("group_size", "got %d, with %d prompts a step more than %d episodes a step", c.GroupSize, c.PromptsPerStep,
+			maxEpisodes)
 	case c.GroupSize < 2 && c.DynamicSampling > 0:
 		fault("dynamic_sampling", "looks for groups whose rewards differ; with group_size 1 set it to 0")
 	}

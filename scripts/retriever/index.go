@@ -37,6 +37,11 @@ func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		if encoder.kind == kindOpenSearch {
 			return create(ctx, stdout, log)
 		}
+		for _, name := range []string{"k1", "b"} {
+			if flags.Changed(name) {
+				return usagef("--%s goes with --kind opensearch; an index of ours takes it when it is searched", name)
+			}
+		}
 		if s.corpus == "" || *out == "" {
 			return usagef("give --corpus FILE and --out DIR; see --help")
 		}
