@@ -21,7 +21,7 @@ func TestValidateNamesTheKeyAndTheWayOut(t *testing.T) {
 		"reward_em=.inf":                        "reward_em: got +Inf, want a finite number",
 		"group_size=1":                          "group_size: got 1, want at least 2: the baseline is the mean reward of the group",
 		"group_size=0":                          "group_size: got 0, want at least 2",
-		"group_size=1000000000000":             "group_size: got 1000000000000, with 16 prompts a step more than 1000000 episodes",
+		"group_size=1000000000000":              "group_size: got 1000000000000, with 16 prompts a step more than 1000000 episodes",
 		"minibatches=3":                         "minibatches: 3 does not divide prompts_per_step (16)",
 		"minibatches=0":                         "minibatches: got 0, want at least 1",
 		"random_hidden=66":                      "random_hidden: 66 is not a multiple of 2 x random_heads (8)",
