@@ -26,7 +26,7 @@ func TestIndexSearchAndServeInOpenSearch(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	assert.NotContains(t, stderr, "60 passages, ", "a finished index is kept")
 	code, _, stderr = perform(t.Context(), append([]string{"index", "--corpus", writeCorpus(t, 59)}, cluster...)...)
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "SHA-256")
 
 	passages, questions := data.TinyWorld(1, 60)
@@ -44,9 +44,9 @@ func TestIndexSearchAndServeInOpenSearch(t *testing.T) {
 	assert.Equal(t, inProcess, fromCluster)
 	code, _, stderr = perform(t.Context(), append(search, "--explain", "q")...)
 	assert.Equal(t, 2, code)
-	assert.Contains(t, stderr, "--explain needs --kind bm25")
+	assert.Contains(t, stderr, "--explain goes with --kind bm25")
 	code, _, stderr = perform(t.Context(), append(search, "--k1", "1.2", "q")...)
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "it ranks with k1 0.9")
 
 	address, stop := serving(t, append([]string{"--corpus", corpus}, cluster...)...)
