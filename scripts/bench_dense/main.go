@@ -5,20 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Time the sentence encoder on the first passages of a corpus and print a line of JSON: passages a second of the best
@@ -36,20 +30,13 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "bench_dense: %v\n", err)
-		os.Exit(2)
-	}
+	cli.Main(func(ctx context.Context, args []string, out, errOut io.Writer) int {
+		return cli.Code("bench_dense", run(ctx, args, out), "", errOut)
+	})
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := pflag.NewFlagSet("bench_dense", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	flags := cli.Flags("bench_dense", usage, out)
 	model := flags.String("model", "", "folder of the encoder or its name on the hub")
 	corpus := flags.String("corpus", "", "JSONL file of passages, or a folder with a corpus.jsonl")
 	backend := flags.String("backend", "auto", "where the encoder runs: auto, xla, cuda or go")

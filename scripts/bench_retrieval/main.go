@@ -9,17 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Make large corpora, time the search index on them beside its peers, put load on a search server.
@@ -46,13 +42,9 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "bench_retrieval: %v\n", err)
-		os.Exit(2)
-	}
+	cli.Main(func(ctx context.Context, args []string, out, errOut io.Writer) int {
+		return cli.Code("bench_retrieval", run(ctx, args, out), "", errOut)
+	})
 }
 
 // options are those of all commands.
@@ -65,10 +57,7 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	o, flags := new(options), pflag.NewFlagSet("bench_retrieval", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
+	o, flags := new(options), cli.Flags("bench_retrieval", usage, out)
 	flags.StringVar(&o.dataDir, "data_dir", "", "corpus: folder of data sets with a corpus.jsonl each")
 	flags.StringVar(&o.out, "out", "", "corpus: folder to write to")
 	flags.IntVar(&o.n, "n", 200_000, "corpus: number of passages")

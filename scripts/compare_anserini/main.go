@@ -8,15 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/anserini"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Index corpora with Anserini (k1 0.9, b 0.4) and with ours, ask both all questions, and compare the first passages and
@@ -36,10 +34,7 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
 // settings are the options of the command.
@@ -56,11 +51,7 @@ var errDiffer = errors.New("the two engines differ")
 // run returns the exit status: 0, 1 if the comparison failed or the engines differ, 2 for bad input, 130 when
 // interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	s, flags := new(settings), pflag.NewFlagSet("compare_anserini", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	s, flags := new(settings), cli.Flags("compare_anserini", usage, stdout)
 	flags.StringVar(&s.dataDir, "data_dir", "", "folder with a folder for each data set: corpus.jsonl and questions")
 	flags.StringSliceVar(&s.sets, "sets", []string{"wiki18_pool", "hotpotqa"}, "data sets")
 	flags.IntVar(&s.k, "k", 3, "passages that are compared")

@@ -8,21 +8,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/episode"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/recall"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Was it the retriever or the policy? Prints, for the questions of a data set, how often a search finds a gold passage
@@ -45,10 +43,7 @@ Options:
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	cli.Main(run)
 }
 
 // settings are the options of the command.
@@ -64,11 +59,7 @@ type settings struct {
 
 // run returns the exit status: 0, 2 for a fault, 130 when interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	s, flags := new(settings), pflag.NewFlagSet("retrieval_recall", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprint(stdout, usage, flags.FlagUsages()) }
+	s, flags := new(settings), cli.Flags("retrieval_recall", usage, stdout)
 	s.add(flags)
 	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -86,15 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else {
 		err = s.measure(ctx, stdout, stderr)
 	}
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "retrieval_recall: interrupted")
-		return 130
-	}
-	fmt.Fprintf(stderr, "retrieval_recall: %v\n", err)
-	return 2
+	return cli.Code("retrieval_recall", err, "", stderr)
 }
 
 func (s *settings) add(flags *pflag.FlagSet) {

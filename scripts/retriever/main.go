@@ -3,16 +3,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
-	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
+	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
 )
 
 const usage = `Make a search index of a corpus, serve it in the Search-R1 protocol, search it from the command line.
@@ -46,13 +42,8 @@ the title in double quotes, a newline, and the text.
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	cli.Main(run)
 }
-
-// The exit codes: 2 is a fault, as of scripts/train, 130 what shells give to a program that Ctrl-C ended.
-const exitOK, exitFault, exitInterrupted = 0, 2, 130
 
 // command is one of the program's commands. It adds its options to a flag set and returns what runs it.
 type command func(flags *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
@@ -66,38 +57,25 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
 		fmt.Fprint(out, usage)
 		if len(args) == 0 {
-			return exitFault
+			return cli.Fault
 		}
-		return exitOK
+		return cli.OK
 	}
 	build, known := commands[args[0]]
 	if !known {
 		fmt.Fprintf(errOut, "retriever: there is no command %q; want index, serve, search or verify, or see --help\n", args[0])
-		return exitFault
+		return cli.Fault
 	}
-	flags := pflag.NewFlagSet("retriever "+args[0], pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.SetNormalizeFunc(config.NormalizeFlag)
-	flags.Usage = func() { fmt.Fprintf(out, "%s\nOptions of %s:\n%s", usage, args[0], flags.FlagUsages()) }
+	name := "retriever " + args[0]
+	flags := cli.Flags(name, fmt.Sprintf("%s\nOptions of %s:\n", usage, args[0]), out)
 	perform := build(flags)
 	err := flags.Parse(args[1:])
-	if errors.Is(err, pflag.ErrHelp) {
-		return exitOK
-	}
 	if err != nil {
 		err = usagef("%w; see --help", err)
 	} else {
 		err = perform(ctx, flags.Args(), out, errOut)
 	}
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintf(errOut, "retriever %s: interrupted\n", args[0])
-		return exitInterrupted
-	}
-	fmt.Fprintf(errOut, "retriever %s: %v\n", args[0], err)
-	return exitFault
+	return cli.Code(name, err, "", errOut)
 }
 
 // noArguments refuses what stands behind the options.

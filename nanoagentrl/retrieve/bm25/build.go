@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/gofrs/flock"
-
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/analysis"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/indexfile"
@@ -55,16 +53,11 @@ func Build(ctx context.Context, corpus, dir string, o BuildOptions) (*Manifest, 
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	unlock, err := indexfile.Lock(dir)
+	if err != nil {
 		return nil, err
 	}
-	lock := flock.New(filepath.Join(dir, ".lock"))
-	if free, err := lock.TryLock(); err != nil {
-		return nil, fmt.Errorf("%s: %w", lock.Path(), err)
-	} else if !free {
-		return nil, fmt.Errorf("%s: another process is building an index there", dir)
-	}
-	defer func() { _ = lock.Unlock() }()
+	defer unlock()
 	if o.Rebuild {
 		for _, name := range []string{manifestName, journalName, segmentsName, passagesName, indexName} {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {

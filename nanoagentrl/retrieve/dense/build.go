@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gofrs/flock"
-
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/atomicfile"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed"
@@ -53,16 +51,11 @@ func Build(ctx context.Context, corpus, dir string, encoder *embed.Encoder, o Bu
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	unlock, err := indexfile.Lock(dir)
+	if err != nil {
 		return nil, err
 	}
-	lock := flock.New(filepath.Join(dir, ".lock"))
-	if free, err := lock.TryLock(); err != nil {
-		return nil, fmt.Errorf("%s: %w", lock.Path(), err)
-	} else if !free {
-		return nil, fmt.Errorf("%s: another process is building an index there", dir)
-	}
-	defer func() { _ = lock.Unlock() }()
+	defer unlock()
 	if o.Rebuild {
 		if err := discard(dir); err != nil {
 			return nil, err
