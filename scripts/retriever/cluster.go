@@ -28,7 +28,7 @@ func addCluster(flags *pflag.FlagSet, s *source) {
 // check refuses an index that is not named whole.
 func (c *cluster) check() error {
 	if c.url == "" || c.name == "" {
-		return usagef("--kind opensearch needs --url http://HOST:9200 and --name INDEX; see --help")
+		return fmt.Errorf("--kind opensearch needs --url http://HOST:9200 and --name INDEX; see --help")
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func (s *source) openCluster(ctx context.Context) (*opensearch.Index, error) {
 	}
 	for _, name := range []string{"index", "rebuild", "compose_accents", "no_stemming", "keep_stop_words", "keep_possessive"} {
 		if s.flags.Changed(name) {
-			return nil, usagef("--%s does not go with --kind opensearch", name)
+			return nil, fmt.Errorf("--%s does not go with --kind opensearch", name)
 		}
 	}
 	corpora, err := s.corpora()
@@ -87,11 +87,11 @@ func addClusterIndex(flags *pflag.FlagSet, s *source) func(ctx context.Context, 
 		case err != nil:
 			return err
 		case s.corpus == "":
-			return usagef("give --corpus FILE[,FILE ...]; see --help")
+			return fmt.Errorf("give --corpus FILE[,FILE ...]; see --help")
 		case o.Shards < 1 || o.Shards > 1024 || o.Replicas < 0:
-			return usagef("--shards is %d and --replicas %d; want from 1 to 1024, and at least 0", o.Shards, o.Replicas)
+			return fmt.Errorf("--shards is %d and --replicas %d; want from 1 to 1024, and at least 0", o.Shards, o.Replicas)
 		case o.K1 < 0 || o.B < 0 || o.B > 1:
-			return usagef("--k1 is %g and --b %g; want at least 0, and from 0 to 1", o.K1, o.B)
+			return fmt.Errorf("--k1 is %g and --b %g; want at least 0, and from 0 to 1", o.K1, o.B)
 		}
 		corpora, err := s.corpora()
 		if err != nil {

@@ -66,23 +66,23 @@ func (o *encoderOptions) check() error {
 	case kindBM25, kindOpenSearch:
 		for _, name := range []string{"model", "query_prefix", "passage_prefix", "max_tokens", "rrf_k"} {
 			if o.flags.Changed(name) {
-				return usagef("--%s goes with --kind dense or hybrid", name)
+				return fmt.Errorf("--%s goes with --kind dense or hybrid", name)
 			}
 		}
 		return nil
 	case kindDense, kindHybrid:
 		switch {
 		case o.model == "":
-			return usagef("--kind %s needs --model, the folder of an encoder such as all-MiniLM-L6-v2 or its name on the hub",
+			return fmt.Errorf("--kind %s needs --model, the folder of an encoder such as all-MiniLM-L6-v2 or its name on the hub",
 				o.kind)
 		case o.rrfK < 1 && o.flags.Lookup("rrf_k") != nil:
-			return usagef("--rrf_k is %d, must be at least 1", o.rrfK)
+			return fmt.Errorf("--rrf_k is %d, must be at least 1", o.rrfK)
 		case o.maxTokens < 0:
-			return usagef("--max_tokens is %d, must be at least 0", o.maxTokens)
+			return fmt.Errorf("--max_tokens is %d, must be at least 0", o.maxTokens)
 		}
 		return nil
 	}
-	return usagef("--kind is %q; want one of %v", o.kind, kinds)
+	return fmt.Errorf("--kind is %q; want one of %v", o.kind, kinds)
 }
 
 // part returns the folder of one half of the index that --index or --out names: for hybrid a folder in it.
@@ -115,9 +115,9 @@ func (o *encoderOptions) source(s *source, dir string, log io.Writer) (dense.Sou
 func (o *encoderOptions) openDense(ctx context.Context, s *source, log io.Writer) (*dense.Searcher, func() error, error) {
 	switch {
 	case s.corpus == "" && s.index == "":
-		return nil, nil, usagef("give --corpus FILE or --index DIR; see --help")
+		return nil, nil, fmt.Errorf("give --corpus FILE or --index DIR; see --help")
 	case s.corpus == "" && s.rebuild:
-		return nil, nil, usagef("--rebuild needs the --corpus")
+		return nil, nil, fmt.Errorf("--rebuild needs the --corpus")
 	}
 	from, err := o.source(s, s.index, log)
 	if err != nil {

@@ -39,14 +39,14 @@ func indexCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		}
 		for _, name := range []string{"k1", "b"} {
 			if flags.Changed(name) {
-				return usagef("--%s goes with --kind opensearch; an index of ours takes it when it is searched", name)
+				return fmt.Errorf("--%s goes with --kind opensearch; an index of ours takes it when it is searched", name)
 			}
 		}
 		if s.corpus == "" || *out == "" {
-			return usagef("give --corpus FILE and --out DIR; see --help")
+			return fmt.Errorf("give --corpus FILE and --out DIR; see --help")
 		}
 		if *workers < 0 {
-			return usagef("--workers is %d, must be at least 0", *workers)
+			return fmt.Errorf("--workers is %d, must be at least 0", *workers)
 		}
 		if encoder.kind != kindBM25 {
 			if err := encoder.buildDense(ctx, s, *out, stdout, log); err != nil || encoder.kind == kindDense {
@@ -136,7 +136,7 @@ func verifyCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 			return err
 		}
 		if s.index == "" {
-			return usagef("give --index DIR; see --help")
+			return fmt.Errorf("give --index DIR; see --help")
 		}
 		x, err := retrieve.OpenBM25(s.index, retrieve.DefaultBM25())
 		if err != nil {

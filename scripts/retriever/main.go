@@ -50,9 +50,6 @@ type command func(flags *pflag.FlagSet) func(ctx context.Context, args []string,
 
 var commands = map[string]command{"index": indexCommand, "serve": serveCommand, "search": searchCommand, "verify": verifyCommand}
 
-// usagef returns an error of what was typed.
-func usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }
-
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
 		fmt.Fprint(out, usage)
@@ -71,7 +68,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	perform := build(flags)
 	err := flags.Parse(args[1:])
 	if err != nil {
-		err = usagef("%w; see --help", err)
+		err = fmt.Errorf("%w; see --help", err)
 	} else {
 		err = perform(ctx, flags.Args(), out, errOut)
 	}
@@ -81,7 +78,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 // noArguments refuses what stands behind the options.
 func noArguments(args []string) error {
 	if len(args) > 0 {
-		return usagef("unexpected argument %q; see --help", args[0])
+		return fmt.Errorf("unexpected argument %q; see --help", args[0])
 	}
 	return nil
 }

@@ -26,13 +26,13 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 	return func(ctx context.Context, queries []string, stdout, log io.Writer) (err error) {
 		switch {
 		case len(queries) == 0:
-			return usagef(`give at least one query, for example "who wrote hamlet"`)
+			return fmt.Errorf(`give at least one query, for example "who wrote hamlet"`)
 		case *topk < 1:
-			return usagef("--topk is %d, must be at least 1", *topk)
+			return fmt.Errorf("--topk is %d, must be at least 1", *topk)
 		case *explain && *asJSON:
-			return usagef("--explain and --json exclude each other")
+			return fmt.Errorf("--explain and --json exclude each other")
 		case *explain && encoder.kind != kindBM25:
-			return usagef("--explain goes with --kind bm25")
+			return fmt.Errorf("--explain goes with --kind bm25")
 		}
 		x, err := openEngine(ctx, encoder, s, log)
 		if err != nil {

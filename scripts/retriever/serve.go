@@ -72,7 +72,7 @@ func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 			return err
 		}
 		if *port < 0 || *port > 65535 {
-			return usagef("--port is %d, must be from 0 to 65535", *port)
+			return fmt.Errorf("--port is %d, must be from 0 to 65535", *port)
 		}
 		log, err := newLog(errOut, *format, *level)
 		if err != nil {
@@ -127,7 +127,7 @@ func serveVerified(ctx context.Context, web *server.Server, listener net.Listene
 func newLog(out io.Writer, format, level string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log_level is %q; want debug, info, warn or error", level)
+		return nil, fmt.Errorf("--log_level is %q; want debug, info, warn or error", level)
 	}
 	options := &slog.HandlerOptions{Level: least}
 	switch format {
@@ -136,5 +136,5 @@ func newLog(out io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
-	return nil, usagef("--log_format is %q; want text or json", format)
+	return nil, fmt.Errorf("--log_format is %q; want text or json", format)
 }

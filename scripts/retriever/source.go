@@ -61,11 +61,11 @@ func (s *source) open(ctx context.Context, log io.Writer) (*retrieve.BM25, error
 	options := retrieve.BM25Options{K1: s.k1, B: s.b, Analyzer: s.analyzer}
 	switch {
 	case s.corpus == "" && s.index == "":
-		return nil, usagef("give --corpus FILE or --index DIR; see --help")
+		return nil, fmt.Errorf("give --corpus FILE or --index DIR; see --help")
 	case s.index == "":
 		return s.inMemory(options, log)
 	case s.corpus == "" && s.rebuild:
-		return nil, usagef("--rebuild needs the --corpus")
+		return nil, fmt.Errorf("--rebuild needs the --corpus")
 	case s.corpus != "":
 		path, err := s.corpusFile()
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *source) open(ctx context.Context, log io.Writer) (*retrieve.BM25, error
 	default:
 		for _, name := range []string{"compose_accents", "no_stemming", "keep_stop_words", "keep_possessive"} {
 			if s.flags.Changed(name) {
-				return nil, usagef("--%s belongs to the index and cannot be changed later; with --corpus it is made anew", name)
+				return nil, fmt.Errorf("--%s belongs to the index and cannot be changed later; with --corpus it is made anew", name)
 			}
 		}
 	}
