@@ -93,7 +93,7 @@ func dryConfig(cfg *config.Config) *config.Config {
 	c.Steps, c.WarmupSteps, c.LR = drySteps, min(c.WarmupSteps, 1), 1e-3
 	c.EvalEvery, c.EvalAtStart, c.MaxEvalQuestions, c.BestMetric = 2, true, 2, "eval/em"
 	c.SampleEvery, c.SaveEvery, c.KeepLast = 2, 1, 2
-	c.Showcase, c.Figure = false, ""
+	c.Showcase, c.Figure = false, config.NoFigure
 	return &c
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,19 +17,25 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/internal/testenv"
 )
 
-// Every config that is shipped runs through everything on pure Go, and really does what it is about: it searches, earns
-// rewards that differ, and moves its weights.
-func TestDryRunOfEveryConfig(t *testing.T) {
+// A shipped config runs through everything on pure Go, and really does what it is about: it searches, earns rewards that
+// differ, and moves its weights. Here that is one config of each kind; the others are only read, and `.ci/run dry_run`
+// drives them all.
+func TestDryRunOfShippedConfigs(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "configs", "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
+	kinds := []string{"quickstart", "quickstart_two_hop", "gsm8k_smollm2_cpu", "search_qwen05b_t4"}
 	for _, path := range paths {
-		if strings.HasPrefix(filepath.Base(path), "warmstart_") {
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if strings.HasPrefix(name, "warmstart_") {
 			continue // a recipe of scripts/warmstart
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cfg, _, err := config.Open(path, []string{"backend=go"})
 			require.NoError(t, err)
+			if !slices.Contains(kinds, name) {
+				return
+			}
 			var out bytes.Buffer
 			rec := record()
 			t.Setenv("TMPDIR", t.TempDir())

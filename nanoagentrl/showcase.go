@@ -251,6 +251,9 @@ func (s *Showcase) Table() string {
 
 // drawCurves draws the run's learning curves into its folder and, if the config names one, into a figure.
 func (r *Run) drawCurves() error {
+	if r.Config.Figure == config.NoFigure {
+		return nil
+	}
 	metrics, err := learn.ReadMetrics(r.Config.RunDir)
 	if err != nil {
 		return err

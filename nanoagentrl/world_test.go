@@ -25,7 +25,7 @@ var tinySettings = []string{
 	"system_prompt=", "user_prompt={question}", "chat_template=never", "prompts_per_step=2", "group_size=4",
 	"minibatches=2", "max_turns=2", "max_new_tokens=12", "max_turn_tokens=6", "topk=1", "max_obs_tokens=48",
 	"max_context=192", "reward_format=0.2", "steps=4", "lr=0.01", "kl_coef=0.01", "eval_every=2", "save_every=2",
-	"sample_every=1", "keep_last=2", "seed=7",
+	"sample_every=1", "keep_last=2", "seed=7", "figure=none",
 }
 
 // tiny returns the config of a tiny run in a folder of its own, with changes.

@@ -299,8 +299,8 @@ type Config struct {
 	// Showcase plays the first evaluation question before and after the training and prints both episodes, and measures
 	// the policy before and after: sampled, greedily, with the passages shuffled, and without a search engine.
 	Showcase bool `yaml:"showcase" free:"true"`
-	// Figure is the PNG or SVG file that receives the learning curves at the end, beside run_dir/curves.png; empty for
-	// none.
+	// Figure is the PNG or SVG file that receives the learning curves at the end, as run_dir/curves.png does; empty for
+	// that file alone, none for no picture at all.
 	Figure string `yaml:"figure" free:"true"`
 	// StopOnCollapse ends the run, with a checkpoint and an exit code of its own, when the training reward has
 	// collapsed; false only warns.

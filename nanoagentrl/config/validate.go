@@ -24,6 +24,9 @@ const (
 // RandomModel is the value of model that stands for an untrained model.
 const RandomModel = "random"
 
+// NoFigure is the value of figure with which a run draws nothing.
+const NoFigure = "none"
+
 // QuestionMark is replaced by the question in user_prompt.
 const QuestionMark = "{question}"
 
