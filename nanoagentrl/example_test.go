@@ -22,7 +22,7 @@ func Example() {
 
 	cfg, _ := must.M2(config.Open("../configs/quickstart.yaml", []string{"run_dir=" + dir, "backend=go", "steps=2",
 		"prompts_per_step=2", "group_size=2", "max_eval_questions=4", "eval_at_start=false", "showcase=false",
-		"model=../configs/warmstart_facts", "figure="}))
+		"model=../configs/warmstart_facts", "figure=none"}))
 	run := must.M1(nanoagentrl.Open(ctx, cfg, nanoagentrl.Options{})) // Options.Out would show the progress.
 	defer run.Close()
 	must.M(run.Train(ctx))

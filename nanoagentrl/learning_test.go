@@ -18,7 +18,7 @@ import (
 func learningConfig(t *testing.T, steps int) *config.Config {
 	t.Helper()
 	n := strconv.Itoa(steps)
-	return tiny(t, "random_hidden=32", "prompts_per_step=4", "group_size=8", "minibatches=1", "steps="+n, "lr=0.004",
+	return tiny(t, "random_hidden=32", "prompts_per_step=4", "group_size=8", "minibatches=1", "steps="+n, "lr=0.006",
 		"kl_coef=0", "reward_em=0", "reward_format=1", "max_eval_questions=0", "eval_temperature=1", "eval_samples=2",
 		"eval_every="+n, "sample_every=0", "save_every=0", "best_metric=")
 }
@@ -50,28 +50,26 @@ func byHand(t *testing.T, cfg *config.Config, change func([]*episode.Episode)) (
 	return rewardOf(metrics), hash
 }
 
-// In thirty small steps the reward rises from about one half to over nine tenths. The same steps with advantages of
-// random sign, from rewards that are coins, end about where they began: over five seeds of the coins the reward changed
-// by -0.12 to +0.05, where the real one rises by 0.44.
+// In twenty small steps the reward rises from about one half to over nine tenths. The same steps with advantages of
+// random sign, from rewards that are coins, end about where they began: over six seeds of the coins the reward changed
+// by -0.09 to +0.15, where the real one rises by 0.43. Here one seed must do.
 func TestRewardRisesByMoreThanRandomUpdatesReach(t *testing.T) {
 	two := learningConfig(t, 2)
 	_, hash := byHand(t, two, func([]*episode.Episode) {})
 	require.Equal(t, trained(t, learningConfig(t, 2)).hash, hash, "steps by hand are those of Train, but for the coins")
 
-	lines := trained(t, learningConfig(t, 30)).metrics
+	lines := trained(t, learningConfig(t, 20)).metrics
 	before, after := rewardOf(lines[0]), rewardOf(lines[len(lines)-1])
 	rise := after - before
 	t.Logf("reward %.3f -> %.3f", before, after)
 	require.Greater(t, rise, 0.3)
 
-	for seed := range uint64(2) {
-		coins := rand.New(rand.NewPCG(seed, 0))
-		reward, _ := byHand(t, learningConfig(t, 30), func(episodes []*episode.Episode) {
-			for _, e := range episodes {
-				e.Reward = float64(2*coins.IntN(2) - 1)
-			}
-		})
-		t.Logf("coins %d: %.3f -> %.3f", seed, before, reward)
-		require.Less(t, reward-before, rise-0.2)
-	}
+	coins := rand.New(rand.NewPCG(0, 0))
+	reward, _ := byHand(t, learningConfig(t, 20), func(episodes []*episode.Episode) {
+		for _, e := range episodes {
+			e.Reward = float64(2*coins.IntN(2) - 1)
+		}
+	})
+	t.Logf("coins: %.3f -> %.3f", before, reward)
+	require.Less(t, reward-before, rise-0.2)
 }

@@ -67,7 +67,7 @@ func (s *Suite) Grid(opts GridOptions) (*Grid, error) {
 	var faults []error
 	configs := make([]*config.Config, len(s.Variants))
 	for i, v := range s.Variants {
-		overrides := slices.Concat(s.Set, v.Set, opts.Set, []string{"showcase=true", "figure="})
+		overrides := slices.Concat(s.Set, v.Set, opts.Set, []string{"showcase=true", "figure=" + config.NoFigure})
 		c, _, err := config.Open(s.Base, overrides)
 		if err == nil && len(c.EvalData) == 0 {
 			err = errors.New("eval_data is empty: there is nothing to measure the variants on")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/config"
 )
 
 // baseText is the config of a run of a fraction of a second on pure Go.
@@ -184,7 +186,7 @@ func TestGridIsVariantsTimesSeeds(t *testing.T) {
 		assert.Equal(t, 7, c.Config.Steps)
 		assert.Equal(t, c.Variant == "plain", c.Skip)
 		assert.True(t, c.Config.Showcase)
-		assert.Empty(t, c.Config.Figure, "no run draws over the figure of the base")
+		assert.Equal(t, config.NoFigure, c.Config.Figure, "no run draws over the figure of the base")
 	}
 	assert.Equal(t, []string{"plain seed 1", "cold seed 1", "plain seed 2", "cold seed 2", "plain seed 3", "cold seed 3"},
 		names)

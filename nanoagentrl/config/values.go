@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -165,6 +166,14 @@ func describe(node *yaml.Node) string {
 
 // format writes a field's value on one line of YAML.
 func format(field reflect.Value) string {
+	switch field.Kind() { // As the YAML library writes them, without an emitter and its buffers for each.
+	case reflect.Bool:
+		return strconv.FormatBool(field.Bool())
+	case reflect.Int, reflect.Int64:
+		return strconv.FormatInt(field.Int(), 10)
+	case reflect.Float64:
+		return strconv.FormatFloat(field.Float(), 'g', -1, 64)
+	}
 	node := new(yaml.Node)
 	if err := node.Encode(field.Interface()); err != nil {
 		return fmt.Sprint(field.Interface())

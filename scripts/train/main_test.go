@@ -45,6 +45,7 @@ steps: 2
 lr: 0.25
 eval_every: 2
 save_every: 1
+figure: none
 `
 
 // world is a folder with a config file and room for a run.
