@@ -124,7 +124,7 @@ func (r *Run) openData(ctx context.Context) (err error) {
 	cfg := r.Config
 	if !r.opts.EvalOnly || cfg.Model == config.RandomModel {
 		if r.questions, err = r.readQuestions(ctx, cfg.TrainData, "train", cfg.MaxTrainQuestions); err != nil {
-			return err
+			return fmt.Errorf("train_data: %w", err)
 		}
 	}
 	if r.opts.EvalOnly && len(cfg.EvalData) == 0 {
@@ -134,13 +134,13 @@ func (r *Run) openData(ctx context.Context) (err error) {
 	for i, path := range cfg.EvalData {
 		questions, err := r.readQuestions(ctx, path, "test", cfg.MaxEvalQuestions)
 		if err != nil {
-			return err
+			return fmt.Errorf("eval_data: %w", err)
 		}
 		r.Splits = append(r.Splits, eval.Split{Name: names[i], Questions: questions})
 	}
 	if r.needsCorpus() {
 		if r.corpus, err = r.readCorpus(cfg.Corpus); err != nil {
-			return err
+			return fmt.Errorf("corpus: %w", err)
 		}
 	}
 	var parts []string
@@ -219,6 +219,18 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 	}
 	if t.Log, err = learn.OpenRunLog(cfg.RunDir, t.Step()); err != nil {
 		return err
+	}
+	missing, err := t.Log.Missing(t.Step())
+	if err != nil {
+		return err
+	}
+	if missing > 0 {
+		fmt.Fprintf(r.opts.Out, "WARNING  %s lacks the lines of %d of the %d steps made before; curves will have gaps\n",
+			filepath.Join(cfg.RunDir, learn.MetricsName), missing, t.Step())
+	}
+	if t.Step() >= cfg.Steps {
+		fmt.Fprintf(r.opts.Out, "resume   this run is complete: all %d steps are done; for more, add --set steps=N, for a new "+
+			"run, another --run_dir\n", cfg.Steps)
 	}
 	if err := cfg.Save(filepath.Join(cfg.RunDir, "config.yaml")); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (r *Run) readNamed(ctx context.Context, value, split string) ([]data.Questi
 		r.search.trainFile = path
 	}
 	if opts.Source != "" && split != "train" && path == r.search.trainFile {
-		return nil, fmt.Errorf("eval_data: %s and train_data %s are the same questions (%s); name splits, such as %s:dev, or "+
+		return nil, fmt.Errorf("%s and train_data %s are the same questions (%s); name splits, such as %s:dev, or "+
 			"another data set", value, r.Config.TrainData, path, opts.Source)
 	}
 	return data.ReadQuestions(path, opts)
@@ -76,7 +76,11 @@ func (r *Run) openIndex(ctx context.Context) (*retrieve.BM25, error) {
 	cfg := r.Config
 	options := retrieve.BM25Options{K1: cfg.BM25K1, B: cfg.BM25B}
 	if !r.usesIndex() {
-		return retrieve.NewBM25(r.corpus, options)
+		index, err := retrieve.NewBM25(r.corpus, options)
+		if err == nil && index.Index().Counts().Tokens == 0 {
+			err = fmt.Errorf("corpus: %s: %w", cfg.Corpus, bm25.ErrNoWords)
+		}
+		return index, err
 	}
 	path, err := r.places().Corpus(cfg.Corpus)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestSettingsOfAlgorithmsAreChecked(t *testing.T) {
 		"format_anneal_steps=9 reward_em=0 reward_valid_turns=1": "format_anneal_steps: would leave nothing to learn from",
 	} {
 		_, _, err := Open(write(t, valid), strings.Fields(overrides))
-		assert.ErrorContains(t, err, "\n"+message, overrides)
+		assert.ErrorContains(t, err, ": "+message, overrides)
 	}
 	for _, overrides := range []string{"algorithm=ppo group_size=1", "algorithm=reinforce_pp group_size=1",
 		"overlong_buffer=512", "format_anneal_steps=9 reward_format=1"} {

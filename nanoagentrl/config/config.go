@@ -26,7 +26,7 @@ func Open(path string, overrides []string) (*Config, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("config: %w", err)
 	}
-	c, err := parse(path, text, algorithmOf(overrides))
+	c, lines, err := parse(path, text, algorithmOf(overrides))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,9 +35,39 @@ func Open(path string, overrides []string) (*Config, []string, error) {
 		return nil, nil, err
 	}
 	if err := c.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("config %s:\n%w", path, err)
+		return nil, nil, traced(err, path, lines, overrides)
 	}
 	return c, changes, nil
+}
+
+// traced puts before each fault that Validate found where its key got the value: the override, the line of the file or,
+// for one that neither gives, the file.
+func traced(err error, path string, lines map[string]int, overrides []string) error {
+	given := map[string]string{}
+	for _, override := range overrides {
+		key, _, _ := strings.Cut(override, "=")
+		given[keyName(key)] = override
+	}
+	var faults []error
+	said := map[string]bool{}
+	for fault := range strings.Lines(err.Error()) {
+		fault = strings.TrimSuffix(fault, "\n")
+		if said[fault] {
+			continue
+		}
+		said[fault] = true
+		key, _, _ := strings.Cut(fault, ":")
+		switch {
+		case given[key] != "":
+			fault = fmt.Sprintf("--set %s: %s", given[key], fault)
+		case lines[key] > 0:
+			fault = fmt.Sprintf("%s:%d: %s", path, lines[key], fault)
+		default:
+			fault = fmt.Sprintf("%s: %s", path, fault)
+		}
+		faults = append(faults, errors.New(fault))
+	}
+	return errors.Join(faults...)
 }
 
 // Load reads path over the defaults. Unknown keys, duplicate keys and values of a wrong type are errors that name file
@@ -47,38 +77,40 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return parse(path, text, "")
+	c, _, err := parse(path, text, "")
+	return c, err
 }
 
-// parse reads a file over the defaults of an algorithm: the one that is given or, if that is "", the file's.
-func parse(path string, text []byte, algorithm string) (*Config, error) {
-	c := Default()
+// parse reads a file over the defaults of an algorithm: the one that is given or, if that is "", the file's. It returns
+// the line of each key too.
+func parse(path string, text []byte, algorithm string) (c *Config, lines map[string]int, err error) {
+	c = Default()
 	root, err := parseYAML(text)
 	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", path, err)
+		return nil, nil, fmt.Errorf("config %s: %w", path, err)
 	}
 	c.follow(cmp.Or(algorithm, algorithmIn(root)))
 	if root == nil {
-		return c, nil
+		return c, nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: got %s, want lines of the form key: value", path, root.Line, describe(root))
+		return nil, nil, fmt.Errorf("%s:%d: got %s, want lines of the form key: value", path, root.Line, describe(root))
 	}
 	var faults []error
-	seen := map[string]int{}
+	lines = map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
-		if line, twice := seen[key.Value]; twice {
+		if line, twice := lines[key.Value]; twice {
 			faults = append(faults, fmt.Errorf("%s:%d: %s is given twice, first in line %d",
 				path, key.Line, key.Value, line))
 			continue
 		}
-		seen[key.Value] = key.Line
+		lines[key.Value] = key.Line
 		if err := c.setNode(key.Value, value); err != nil {
 			faults = append(faults, fmt.Errorf("%s:%d: %w", path, key.Line, err))
 		}
 	}
-	return c, errors.Join(faults...)
+	return c, lines, errors.Join(faults...)
 }
 
 // parseYAML returns the top node of the one document in text, or nil if there is none.
@@ -117,7 +149,7 @@ func (c *Config) Set(key, value string) (change string, err error) {
 
 // set is Set for one key alone.
 func (c *Config) set(key, value string) (change string, err error) {
-	key = strings.ReplaceAll(strings.TrimSpace(key), "-", "_")
+	key = keyName(key)
 	field, ok := c.field(key)
 	if !ok {
 		return "", unknownKey(key)
@@ -142,6 +174,9 @@ func (c *Config) set(key, value string) (change string, err error) {
 	}
 	return "", nil
 }
+
+// keyName returns the name of a key that may be written with - for _.
+func keyName(key string) string { return strings.ReplaceAll(strings.TrimSpace(key), "-", "_") }
 
 // SetAll applies overrides of the form "key=value" and returns what changed, as Set words it. An algorithm among them
 // takes back none of the others. The error names every override that could not be applied.

@@ -250,3 +250,18 @@ func TestShippedConfigsLoad(t *testing.T) {
 		assert.Equal(t, strings.HasPrefix(name, "gsm8k") || name == "quickstart_math", c.Task == "gsm8k", name)
 	}
 }
+
+// A value that passes for one of its type and is out of range is blamed on what gave it.
+func TestFaultsNameWhereTheValueCameFrom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	text := "run_dir: r\nmodel: random\ntrain_data: tiny\ncorpus: tiny\neval_data: [tiny]\n\ntopk: 0\nlr: -1\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	_, _, err := Open(path, []string{"group-size=1", "lr=-2"})
+	require.ErrorContains(t, err, path+":7: topk: got 0, want at least 1\n")
+	require.ErrorContains(t, err, "--set lr=-2: lr: got -2, want at least 0\n")
+	require.ErrorContains(t, err, "--set group-size=1: group_size: got 1, want at least 2")
+	require.Equal(t, 2, strings.Count(err.Error(), "\n"))
+	require.NoError(t, os.WriteFile(path, []byte("run_dir: r\nmodel: random\n"), 0o644))
+	_, _, err = Open(path, nil)
+	require.ErrorContains(t, err, path+": train_data: ")
+}

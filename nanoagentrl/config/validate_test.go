@@ -60,7 +60,7 @@ func TestValidateNamesTheKeyAndTheWayOut(t *testing.T) {
 	} {
 		_, _, err := Open(write(t, valid), strings.Fields(overrides))
 		if assert.Error(t, err, overrides) {
-			assert.Contains(t, err.Error(), "\n"+message, overrides)
+			assert.Contains(t, err.Error(), ": "+message, overrides)
 		}
 	}
 }
@@ -91,8 +91,7 @@ func TestValidateCollectsAllFaults(t *testing.T) {
 	_, _, err := Open(path, []string{"group_size=1", "lr=-1", "backend=gpu"})
 	require.Error(t, err)
 	lines := strings.Split(err.Error(), "\n")
-	assert.Len(t, lines, 4)
-	assert.Equal(t, "config "+path+":", lines[0])
+	assert.Len(t, lines, 3)
 }
 
 // TestTagsOfFields guards against a tag that checkField would silently not read.

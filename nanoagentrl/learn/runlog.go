@@ -69,6 +69,35 @@ func (l *RunLog) note(step int, stats map[string]float64) {
 // Evaluated returns the step of the last evaluation that was logged, or -1 if there is none.
 func (l *RunLog) Evaluated() int { return l.evaluated }
 
+// Sync makes sure that all lines are on the disk. A checkpoint is written after it: lines that a power cut takes belong
+// to steps that are made again.
+func (l *RunLog) Sync() error {
+	for _, name := range []string{MetricsName, SamplesName} {
+		if err := atomicfile.Sync(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("run folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// Missing returns how many of the first n training steps have no line of metrics.
+func (l *RunLog) Missing(n int) (missing int, err error) {
+	steps, err := l.steps()
+	if err != nil {
+		return 0, err
+	}
+	there := map[int]bool{}
+	for _, s := range steps {
+		there[int(s["step"])] = true
+	}
+	for step := 1; step <= n; step++ {
+		if !there[step] {
+			missing++
+		}
+	}
+	return missing, nil
+}
+
 // steps returns the metrics of all training steps that are in the log.
 func (l *RunLog) steps() (steps []Stats, err error) {
 	lines, err := ReadMetrics(l.dir)

@@ -134,3 +134,18 @@ func TestRunFolderThatCannotBeMadeIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "run folder: ")
 	require.ErrorContains(t, err, file)
 }
+
+// A power cut may take lines of steps that a checkpoint holds; curves with a gap are not passed over in silence.
+func TestMissingLinesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	log := openLog(t, dir, 0)
+	require.NoError(t, log.Sync(), "nothing was written yet")
+	for _, step := range []int{1, 2, 5} {
+		require.NoError(t, log.Metrics(step, Stats{rewardMetric: 0}))
+	}
+	require.NoError(t, log.Metrics(3, Stats{evalSeconds + "test": 1}))
+	require.NoError(t, log.Sync())
+	missing, err := openLog(t, dir, 6).Missing(6)
+	require.NoError(t, err)
+	require.Equal(t, 3, missing, "3, 4 and 6")
+}

@@ -57,6 +57,9 @@ func (t *Trainer) Resume(step int, best *checkpoint.BestCheckpoint) {
 // Step returns the number of steps done.
 func (t *Trainer) Step() int { return t.step }
 
+// Saved returns the step of the last checkpoint, 0 if there is none.
+func (t *Trainer) Saved() int { return t.saved }
+
 // Run trains until Config.Steps steps are done. When ctx ends before the first weight update of a step, the step is
 // dropped; else it is finished. Then the last whole step is saved, and the error wraps ctx.Err(). What was learned is
 // saved also when the search engine or the log gave up. If that save fails, its error comes in place of ctx.Err(): more
@@ -256,6 +259,9 @@ func (t *Trainer) sample(episodes []*episode.Episode) error {
 func (t *Trainer) save() error {
 	t.Report.Phase(t.step, t.Config.Steps, "saving")
 	device.Relieve()
+	if err := t.Log.Sync(); err != nil {
+		return err
+	}
 	cursor := t.Cursor.State()
 	state := checkpoint.RunState{
 		Step: t.step, OptimizerStep: t.Optimizer.Step(), CriticStep: t.criticStep(), Seed: t.Config.Seed,

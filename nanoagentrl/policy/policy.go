@@ -121,6 +121,10 @@ func (p *Policy) load(ctx context.Context, src weights.Source) (err error) {
 				return nil, err
 			}
 			data, _, err := src.Tensor(name)
+			if err == nil {
+				info, _ := src.Info(name)
+				err = weights.CheckFinite(info, data)
+			}
 			addValues(sum, data)
 			return data, err
 		})

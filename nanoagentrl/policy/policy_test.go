@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,6 +203,13 @@ func TestBrokenModelFoldersAreOneClearError(t *testing.T) {
 		"another shape in the config": {func(dir string) {
 			edit(t, filepath.Join(dir, "config.json"), func(c map[string]any) { c["intermediate_size"] = 13 })
 		}, []string{"gate_proj", "[12 8]", "[13 8]"}},
+		"a weight that is no number": {func(dir string) {
+			path := filepath.Join(dir, "model.safetensors")
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			binary.LittleEndian.PutUint32(text[len(text)-4:], math.Float32bits(float32(math.NaN())))
+			require.NoError(t, os.WriteFile(path, text, 0o644))
+		}, []string{"model.safetensors: tensor model.", " has NaN at place ", "damaged"}},
 	} {
 		dir := t.TempDir()
 		require.NoError(t, p.Save(dir))

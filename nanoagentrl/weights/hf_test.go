@@ -283,7 +283,8 @@ func TestLoadRefusesWeightsThatDoNotFit(t *testing.T) {
 		{func(s map[string][]int) { s["model.layers.0.self_attn.q_norm.weight"] = []int{4} },
 			[]string{"model.layers.0.self_attn.q_norm.weight of shape [4] belongs to the decoder", "would change the model"}},
 		{func(s map[string][]int) { s["model.layers.0.self_attn.o_proj.bias"] = []int{8} }, []string{"o_proj.bias"}},
-		{func(s map[string][]int) { s["model.layers.2.input_layernorm.weight"] = []int{8} }, []string{"model.layers.2."}},
+		{func(s map[string][]int) { s["model.layers.2.input_layernorm.weight"] = []int{8} }, []string{"model.layers.2.",
+			"has 2 layers, the last of which is 1", "different models"}},
 		{func(s map[string][]int) { s["model.norm.bias"] = []int{8} }, []string{"model.norm.bias"}},
 		{func(s map[string][]int) {
 			for name := range s {

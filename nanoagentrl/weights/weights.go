@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn"
@@ -124,9 +125,37 @@ func Check(src Source) error {
 			continue
 		}
 		info, _ := src.Info(name)
+		if layer, ok := layerOf(name); ok && layer >= cfg.NumLayers {
+			return fmt.Errorf("%s: there is a tensor %s, but the configuration of %s has %d layers, the last of which is "+
+				"%d; weights and configuration belong to different models", info.File, info.label(), src.Path(),
+				cfg.NumLayers, cfg.NumLayers-1)
+		}
 		return fmt.Errorf("%s: tensor %s of shape %v belongs to the decoder, but %s models as implemented here have "+
 			"no such weight, and leaving it out would change the model; use a model of the Llama or Qwen2 family",
 			info.File, info.label(), info.Shape, cfg.ModelType)
+	}
+	return nil
+}
+
+// layerOf returns the layer that a tensor belongs to.
+func layerOf(name string) (layer int, ok bool) {
+	rest, ok := strings.CutPrefix(name, "model.layers.")
+	if !ok {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(rest, ".")
+	layer, err := strconv.Atoi(number)
+	return layer, err == nil
+}
+
+// CheckFinite returns an error that names file, tensor and place if a tensor's values have a NaN or an infinity among
+// them.
+func CheckFinite(info TensorInfo, values []float32) error {
+	for i, v := range values {
+		if v-v != 0 {
+			return fmt.Errorf("%s: tensor %s has %v at place %d of %d; the file is damaged, or of a training that diverged",
+				info.File, info.label(), v, i, len(values))
+		}
 	}
 	return nil
 }

@@ -126,39 +126,3 @@ func bar(terminal io.Writer) func(bm25.Progress) {
 		_ = drawn.Set64(p.Bytes)
 	}
 }
-
-func verifyCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
-	s := new(source)
-	addCorpus(flags, s)
-	flags.StringVar(&s.index, "index", "", "folder of the index")
-	return func(ctx context.Context, args []string, stdout, _ io.Writer) (err error) {
-		if err := noArguments(args); err != nil {
-			return err
-		}
-		if s.index == "" {
-			return fmt.Errorf("give --index DIR; see --help")
-		}
-		x, err := retrieve.OpenBM25(s.index, retrieve.DefaultBM25())
-		if err != nil {
-			return err
-		}
-		defer closing(x, &err)
-		if err := x.Index().Verify(ctx); err != nil {
-			return err
-		}
-		m := x.Index().Manifest()
-		fmt.Fprintf(stdout, "%s is as it was written: %s, made from %s\n", s.index, describe(x.Index()), m.Corpus.Name)
-		if s.corpus == "" {
-			return nil
-		}
-		path, err := s.corpusFile()
-		if err != nil {
-			return err
-		}
-		if err := m.Check(ctx, s.index, path, m.Analyzer); err != nil {
-			return err
-		}
-		fmt.Fprintf(stdout, "it belongs to %s\n", path)
-		return nil
-	}
-}

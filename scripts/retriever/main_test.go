@@ -171,6 +171,14 @@ func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		assert.Equal(t, fromMemory, fromIndex)
 
+		code, stdout, stderr = perform(t.Context(), "verify", "--index", dir, "--corpus", corpus)
+		require.Equal(t, 0, code, stderr)
+		assert.Equal(t, map[string]int{"dense": 1, "hybrid": 2}[kind], strings.Count(stdout, "is as it was written"), stdout)
+		assert.Contains(t, stdout, "it belongs to "+corpus)
+		code, _, stderr = perform(t.Context(), "verify", "--index", dir, "--corpus", writeCorpus(t, 31))
+		assert.Equal(t, 2, code)
+		assert.Contains(t, stderr, "does not belong to this corpus")
+
 		code, _, stderr = search("--index", dir, "--kind", kind, "--backend", "go", "--model", embedtest.Write(t, 2, nil))
 		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this model")
@@ -201,7 +209,7 @@ func TestDenseServerAnswersAsInProcess(t *testing.T) {
 	assert.Contains(t, log, "kind=dense")
 }
 
-func TestServerOfADamagedIndexStops(t *testing.T) {
+func TestDamagedIndexIsNotSearched(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "index")
 	code, _, stderr := perform(t.Context(), "index", "--corpus", writeCorpus(t, 60), "--out", dir)
 	require.Equal(t, 0, code, stderr)
@@ -210,10 +218,13 @@ func TestServerOfADamagedIndexStops(t *testing.T) {
 	require.NoError(t, err)
 	text[len(text)/2] ^= 1
 	require.NoError(t, os.WriteFile(path, text, 0o644))
-	code, _, stderr = perform(t.Context(), "serve", "--port", "0", "--index", dir)
-	assert.Equal(t, 2, code)
-	assert.Contains(t, stderr, "the index is damaged")
-	assert.Contains(t, stderr, "--rebuild")
+	for _, args := range [][]string{{"serve", "--port", "0"}, {"search", "x"}, {"verify"}} {
+		code, stdout, stderr := perform(t.Context(), append(args, "--index", dir)...)
+		assert.Equal(t, 2, code)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, "the index is damaged")
+		assert.Contains(t, stderr, "--rebuild")
+	}
 }
 
 func TestServerRefusesAnIndexOfAnotherCorpusUnlessRebuilt(t *testing.T) {

@@ -22,6 +22,7 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 	explain := flags.Bool("explain", false, "print what each term adds to a score")
 	encoder := addEncoder(flags)
 	addFusion(flags, encoder)
+	whole := flags.Bool("verify", true, "read the whole index first, to be sure that it is as it was written")
 	asJSON := flags.Bool("json", false, "print the passages of a query as one line of JSON")
 	return func(ctx context.Context, queries []string, stdout, log io.Writer) (err error) {
 		switch {
@@ -39,6 +40,11 @@ func searchCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Writ
 			return err
 		}
 		defer func() { err = errors.Join(err, x.close()) }()
+		if *whole {
+			if err := x.verify(ctx); err != nil {
+				return err
+			}
+		}
 		for i, result := range x.Search(ctx, queries, *topk) {
 			if result.Err != nil {
 				return result.Err

@@ -106,7 +106,11 @@ func (s *source) inMemory(options retrieve.BM25Options, log io.Writer) (*retriev
 	if err != nil {
 		return nil, err
 	}
-	return retrieve.NewBM25(passages, options)
+	x, err := retrieve.NewBM25(passages, options)
+	if err == nil && x.Index().Counts().Tokens == 0 {
+		err = fmt.Errorf("%s: %w", path, bm25.ErrNoWords)
+	}
+	return x, err
 }
 
 // describe says in a line what is searched.
@@ -122,4 +126,4 @@ func describe(x *bm25.Index) string {
 }
 
 // closing closes an index and joins its error to another.
-func closing(x *retrieve.BM25, err *error) { *err = errors.Join(*err, x.Close()) }
+func closing(x io.Closer, err *error) { *err = errors.Join(*err, x.Close()) }

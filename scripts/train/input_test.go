@@ -56,8 +56,11 @@ func TestBrokenLinesOfDataAreNamedByFileAndLine(t *testing.T) {
 	}
 	w.refused(set(good, good, corpus), corpus+":2: ")
 	w.refused(set(bad, good, corpus), bad+":3: ")
+	w.refused(set(good, good, w.write("empty.jsonl", `{"id": "1", "contents": ""}`+"\n")), "corpus: ", "no passage has a word")
 	w.refused(set(good, bad, corpus), bad+":3: ")
-	w.refused(set(filepath.Join(w.dir, "none.jsonl"), good, corpus), "none.jsonl: no such file")
+	w.refused(set(filepath.Join(w.dir, "none.jsonl"), good, corpus), "train_data: ", "none.jsonl: no such file")
+	w.refused(set(good, filepath.Join(w.dir, "none.jsonl"), corpus), "eval_data: ", "none.jsonl: no such file")
+	w.refused(set(good, good, filepath.Join(w.dir, "none.jsonl")), "corpus: ", "none.jsonl: no such file")
 }
 
 func TestPromptLongerThanTheContextIsRefused(t *testing.T) {

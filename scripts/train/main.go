@@ -44,14 +44,16 @@ const exitCollapsed = 3
 
 // command runs the program with the given arguments and returns its exit code.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
-	err := run(ctx, args, out)
+	var saved string
+	err := run(ctx, args, out, &saved)
 	if errors.Is(err, learn.ErrCollapsed) {
 		err = cli.WithCode(exitCollapsed, err)
 	}
-	return cli.Code("train", err, "the same command goes on from the last checkpoint", errOut)
+	return cli.Code("train", err, saved, errOut)
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+// run sets saved, once there is something to go on with, to what an interrupted user should know.
+func run(ctx context.Context, args []string, out io.Writer, saved *string) error {
 	ignoreFileSizeSignal()
 	flags := cli.Flags("train", usage, out)
 	settings := config.AddFlags(flags)
@@ -92,7 +94,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err := r.Evaluate(ctx)
 		return err
 	}
-	if err := r.Train(ctx); err != nil {
+	err = r.Train(ctx)
+	if step := r.Trainer.Saved(); step > 0 {
+		*saved = fmt.Sprintf("the same command goes on after step %d", step)
+	} else {
+		*saved = "no step was done yet; the same command starts again"
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "done     %d steps; metrics, samples and checkpoints are in %s\n", r.Trainer.Step(), cfg.RunDir)

@@ -154,6 +154,10 @@ func TestTrainEvaluateAndResumeFromTheCommandLine(t *testing.T) {
 	require.NotContains(t, out, "step 2/3")
 	require.Contains(t, out, "step 3/3")
 
+	code, out, errOut = w.train("--set", "steps=3")
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "this run is complete: all 3 steps are done; for more, add --set steps=N")
+
 	before := w.files()
 	code, out, errOut = w.train("--eval_only")
 	require.Zero(t, code, errOut)
@@ -254,5 +258,5 @@ func TestInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	cancel()
 	var out, errOut bytes.Buffer
 	require.Equal(t, cli.Interrupted, command(ctx, []string{"--config", w.path}, &out, &errOut))
-	require.Equal(t, "train: interrupted; the same command goes on from the last checkpoint\n", errOut.String())
+	require.Equal(t, "train: interrupted; no step was done yet; the same command starts again\n", errOut.String())
 }

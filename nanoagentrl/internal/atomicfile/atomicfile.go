@@ -8,6 +8,15 @@ import (
 	"path/filepath"
 )
 
+// Sync makes sure that what was written to a file is on the disk.
+func Sync(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
 // Write writes data to a temporary file beside path and renames it when it is complete. On an error, which names path,
 // what was there before is left as it was.
 func Write(path string, data []byte) error {

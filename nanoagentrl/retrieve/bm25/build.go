@@ -75,6 +75,9 @@ func Build(ctx context.Context, corpus, dir string, o BuildOptions) (*Manifest, 
 	return build(ctx, corpus, dir, o)
 }
 
+// ErrNoWords is the fault of a corpus in which nothing can be found.
+var ErrNoWords = errors.New("no passage has a word that could be searched for; are all contents empty?")
+
 // builder is an index under construction.
 type builder struct {
 	o       BuildOptions
@@ -105,7 +108,7 @@ func build(ctx context.Context, path, dir string, o BuildOptions) (m *Manifest, 
 		return nil, err
 	}
 	defer func() {
-		if err != nil && b.journal.empty() {
+		if err != nil && (b.journal.empty() || b.journal.at.Tokens == 0) {
 			err = errors.Join(err, b.journal.discard()) // There is nothing to go on from.
 		}
 		err = errors.Join(err, b.journal.close())
@@ -118,6 +121,9 @@ func build(ctx context.Context, path, dir string, o BuildOptions) (m *Manifest, 
 	}
 	if b.journal.at.Passages == 0 {
 		return nil, fmt.Errorf("%s holds no passages", path)
+	}
+	if b.journal.at.Tokens == 0 {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoWords)
 	}
 	if m, err = b.finish(ctx); err != nil {
 		return nil, err

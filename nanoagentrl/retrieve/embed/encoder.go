@@ -135,6 +135,9 @@ func load(dev *device.Device, dir string, config bert.Config) (_ *bert.Model, er
 					"models", info.File, stored, info.Shape, shape)
 			}
 			values, _, err := file.Tensor(stored)
+			if err == nil {
+				err = weights.CheckFinite(info, values)
+			}
 			return values, err
 		}
 		return nil, fmt.Errorf("%s: tensor %s, of shape %v, is missing; is this the checkpoint of a BERT encoder?",

@@ -8,7 +8,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Lock makes the folder of an index and keeps other processes from building there until unlock is called.
+// Lock makes the folder of an index and keeps other processes from building there until unlock is called, which removes
+// a folder in which nothing was built.
 func Lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -19,5 +20,10 @@ func Lock(dir string) (unlock func(), err error) {
 	} else if !free {
 		return nil, fmt.Errorf("%s: another process is building an index there", dir)
 	}
-	return func() { _ = lock.Unlock() }, nil
+	return func() {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
+			_ = os.RemoveAll(dir) // it holds the lock file alone
+		}
+		_ = lock.Unlock()
+	}, nil
 }

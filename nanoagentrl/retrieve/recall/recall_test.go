@@ -114,6 +114,9 @@ func TestSummaryIsOverallAndByHop(t *testing.T) {
 	assert.Equal(t, 2, find("all", "answer", 1).Questions, "yes is no answer to look for")
 	assert.Equal(t, 2, find("1-hop", "gold", 1).Questions)
 	assert.Equal(t, "all", rows[0].Group)
+	alone := find("2-hop", "gold", 1)
+	assert.Equal(t, []float64{0, 1, -1, 1}, []float64{alone.RawLow, alone.RawHigh, alone.Paired.Low, alone.Paired.High},
+		"one question tells nothing of others")
 
 	disagreements := Disagreements(outcomesOf(t, engine, []data.Question{twoHops, one}, recorded(twoHops, "first", "second"),
 		recorded(one, "wrong")), 1)

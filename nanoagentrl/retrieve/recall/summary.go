@@ -17,7 +17,7 @@ type Row struct {
 	// Raw is the recall of the questions as they stand, over Questions of them.
 	Questions int     `json:"questions"`
 	Raw       float64 `json:"raw"`
-	// RawLow and RawHigh are the 95 % interval of Raw.
+	// RawLow and RawHigh are the 95 % interval of Raw; 0 and 1 for one question alone.
 	RawLow  float64 `json:"raw_low"`
 	RawHigh float64 `json:"raw_high"`
 	// Paired compares the agent's queries with the questions as they stand, over the questions with a record; nil without.
@@ -29,7 +29,7 @@ type Paired struct {
 	Questions int     `json:"questions"`
 	Raw       float64 `json:"raw"`
 	Agent     float64 `json:"agent"`
-	// Difference is Agent - Raw; Low and High are its 95 % interval.
+	// Difference is Agent - Raw; Low and High are its 95 % interval, which one question alone does not have: -1 to 1 then.
 	Difference float64 `json:"difference"`
 	Low        float64 `json:"low"`
 	High       float64 `json:"high"`
@@ -131,10 +131,16 @@ func summarize(outcomes []Outcome, m metric, k int, o SummaryOptions) (row Row, 
 		return Row{}, false
 	}
 	row = Row{Metric: m.name, K: k, Questions: len(raw), Raw: mean(raw)}
-	row.RawLow, row.RawHigh = Interval(raw, o.Resamples, o.Seed)
+	row.RawLow, row.RawHigh = 0, 1
+	if len(raw) > 1 {
+		row.RawLow, row.RawHigh = Interval(raw, o.Resamples, o.Seed)
+	}
 	if len(agent) > 0 {
-		p := &Paired{Questions: len(agent), Raw: mean(pairedRaw), Agent: mean(agent), Difference: mean(differences)}
-		p.Low, p.High = Interval(differences, o.Resamples, o.Seed)
+		p := &Paired{Questions: len(agent), Raw: mean(pairedRaw), Agent: mean(agent), Difference: mean(differences),
+			Low: -1, High: 1}
+		if len(differences) > 1 {
+			p.Low, p.High = Interval(differences, o.Resamples, o.Seed)
+		}
 		row.Paired = p
 	}
 	return row, true
