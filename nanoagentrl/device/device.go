@@ -118,7 +118,11 @@ func newDevice(backend backends.Backend, kind Kind, reason string) *Device {
 // String describes the device and why it was chosen in one line.
 func (d *Device) String() string {
 	name := map[Kind]string{XLA: "XLA on the CPU", CUDA: "XLA on CUDA", Go: "pure Go"}[d.Kind]
-	return fmt.Sprintf("%s, %d cores (%s)", name, runtime.NumCPU(), d.Reason)
+	cores := "1 core"
+	if n := runtime.NumCPU(); n != 1 {
+		cores = fmt.Sprintf("%d cores", n)
+	}
+	return fmt.Sprintf("%s, %s (%s)", name, cores, d.Reason)
 }
 
 // SharedMemory reports whether host code may read and write a device buffer in place.

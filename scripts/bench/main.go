@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,8 @@ Usage:
   go run ./scripts/bench --model FILE|DIR|HUB_NAME [--dtype f32|bf16] decode|score|train|grpo
 
   decode  greedy decoding, prompts of 256 random tokens, 128 new tokens each, --batch rows
-  score   log-probabilities of all tokens of 8 x 512
-  train   forward, backward and AdamW on all tokens of 4 x 512
+  score   log-probabilities of all tokens of 8 x 512, or of --batch x --length
+  train   forward, backward and AdamW on all tokens of 4 x 512, or of --batch x --length
   grpo    one GRPO step: 4 prompts x 8 samples of at most 64 new tokens
 
 Examples:
@@ -40,9 +41,10 @@ Flags:
 
 type bench struct {
 	policy *policy.Policy
-	batch  int
-	reps   int
-	rng    *rand.Rand
+	// batch is the number of rows, 0 for that of the published comparison; length is that of a row of score and train.
+	batch, length int
+	reps          int
+	rng           *rand.Rand
 }
 
 func main() {
@@ -59,7 +61,8 @@ func run(args []string) error {
 	model := flags.String("model", "", "model folder, GGUF file or hub name")
 	backend := flags.String("backend", "auto", "auto, xla, cuda or go")
 	dtype := flags.String("dtype", "f32", "f32 or bf16")
-	batch := flags.Int("batch", 32, "rows of decode")
+	batch := flags.Int("batch", 0, "rows; 0 takes 32 for decode, 8 for score, 4 for train")
+	length := flags.Int("length", 512, "tokens of a row of score and train")
 	reps := flags.Int("reps", 2, "timed repetitions; the best counts")
 	profile := flags.Bool("profile", false, "also write to standard error where the time went")
 	if err := flags.Parse(args); err != nil {
@@ -82,7 +85,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{policy: p, batch: *batch, reps: *reps, rng: rand.New(rand.NewPCG(0, 0))}
+	b := &bench{policy: p, batch: *batch, length: *length, reps: *reps, rng: rand.New(rand.NewPCG(0, 0))}
 	result, err := work(b)
 	if err != nil {
 		return err
@@ -124,6 +127,7 @@ func (b *bench) best(f func() error) (float64, error) {
 
 func decode(b *bench) (map[string]any, error) {
 	const prompt, fresh = 256, 128
+	b.batch = cmp.Or(b.batch, 32)
 	var prompts [][]int
 	for range b.batch {
 		prompts = append(prompts, b.ids(prompt))
@@ -154,7 +158,10 @@ func decode(b *bench) (map[string]any, error) {
 }
 
 // whole returns a batch of random rows in which every token but the first is wanted.
-func (b *bench) whole(rows, width int) (*nn.Batch, error) {
+func (b *bench) whole(rows int) (*nn.Batch, error) {
+	width := b.length
+	b.batch = cmp.Or(b.batch, rows)
+	rows = b.batch
 	list := make([]nn.Row, rows)
 	for i := range list {
 		list[i] = nn.Row{IDs: b.ids(width), Mask: make([]uint8, width)}
@@ -166,7 +173,7 @@ func (b *bench) whole(rows, width int) (*nn.Batch, error) {
 }
 
 func score(b *bench) (map[string]any, error) {
-	batch, err := b.whole(8, 512)
+	batch, err := b.whole(8)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +181,11 @@ func score(b *bench) (map[string]any, error) {
 		_, _, err := b.policy.Program.LogProbs(b.policy.Params, batch, 1)
 		return err
 	})
-	return map[string]any{"shape": []int{8, 512}, "tok_s": 8 * 512 / t}, err
+	return map[string]any{"shape": []int{b.batch, b.length}, "tok_s": float64(b.batch*b.length) / t}, err
 }
 
 func train(b *bench) (map[string]any, error) {
-	batch, err := b.whole(4, 512)
+	batch, err := b.whole(4)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +205,7 @@ func train(b *bench) (map[string]any, error) {
 		_, err := optimizer.Apply(p.Params, grads, 1e-6)
 		return err
 	})
-	return map[string]any{"shape": []int{4, 512}, "tok_s": 4 * 512 / t, "step_s": t}, err
+	return map[string]any{"shape": []int{b.batch, b.length}, "tok_s": float64(b.batch*b.length) / t, "step_s": t}, err
 }
 
 func newOptimizer(p *policy.Policy) *learn.AdamW {

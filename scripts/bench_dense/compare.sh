@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Times our sentence encoder and sentence-transformers in turn, on the same passages and two cores each, and prints the ratio of
-# passages a second. Nothing else should run meanwhile.
+# Times our sentence encoder and sentence-transformers in turn, in f32 and in bf16, on the same passages and two cores each, and
+# prints the ratios of passages a second. Nothing else should run meanwhile.
 #
 #   scripts/bench_dense/compare.sh --model DIR --corpus FILE [--python PYTHON] [--n 2000] [--reps 2] [--cores 0,1]
 #
@@ -20,14 +20,21 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go build -o "$work/bench" ./scripts/bench_dense
 for turn in 1 2; do
-  taskset -c "$cores" "$work/bench" --model "$model" --corpus "$corpus" --n "$n" --reps "$reps" | tee -a "$work/lines"
-  taskset -c "$cores" "$python" scripts/bench_dense/peer_sbert.py "$model" "$corpus" "$n" "$reps" 2>/dev/null | tee -a "$work/lines"
+  for dtype in f32 bf16; do
+    taskset -c "$cores" "$work/bench" --model "$model" --corpus "$corpus" --n "$n" --reps "$reps" --dtype "$dtype" |
+      tee -a "$work/lines"
+    taskset -c "$cores" "$python" scripts/bench_dense/peer_sbert.py "$model" "$corpus" "$n" "$reps" "$dtype" 2>/dev/null |
+      tee -a "$work/lines"
+  done
 done
 python3 - "$work/lines" <<'PYTHON'
 import json, sys
 best = {}
 for line in open(sys.argv[1]):
     row = json.loads(line)
-    best[row["engine"]] = max(best.get(row["engine"], 0), row["passages_s"])
-print("ours / sentence-transformers: %.2f" % (best["ours"] / best["sentence-transformers"]))
+    key = row["engine"], row["dtype"]
+    best[key] = max(best.get(key, 0), row["passages_s"])
+for dtype in ("f32", "bf16"):
+    print("%s: ours / sentence-transformers %.2f" % (dtype, best["ours", dtype] / best["sentence-transformers", dtype]))
+print("ours in bf16 / sentence-transformers in f32 %.2f" % (best["ours", "bf16"] / best["sentence-transformers", "f32"]))
 PYTHON

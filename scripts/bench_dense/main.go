@@ -10,6 +10,7 @@ import (
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/data"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/embed"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
 	"github.com/nano-agentrl/nano-agentrl/scripts/internal/cli"
@@ -40,6 +41,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	model := flags.String("model", "", "folder of the encoder or its name on the hub")
 	corpus := flags.String("corpus", "", "JSONL file of passages, or a folder with a corpus.jsonl")
 	backend := flags.String("backend", "auto", "where the encoder runs: auto, xla, cuda or go")
+	dtype := flags.String("dtype", "f32", "type of the matrix products: f32 or bf16")
 	n := flags.Int("n", 2000, "passages that are encoded")
 	reps := flags.Int("reps", 2, "times that all are encoded; the best counts")
 	if err := flags.Parse(args); err != nil {
@@ -47,6 +49,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if *model == "" || *corpus == "" || *n < 1 || *reps < 1 || flags.NArg() > 0 {
 		return errors.New("give --model DIR and --corpus FILE, and numbers of at least 1; see --help")
+	}
+	products, err := policy.ParseDType(*dtype)
+	if err != nil {
+		return err
 	}
 	passages, err := data.ReadCorpus(*corpus)
 	if err != nil {
@@ -61,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer dev.Close()
-	encoder, err := embed.Open(ctx, dev, *model, weights.HubOptions{}, embed.Options{})
+	encoder, err := embed.Open(ctx, dev, *model, weights.HubOptions{}, embed.Options{DType: products})
 	if err != nil {
 		return err
 	}
@@ -79,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 	}
 	compiled, took := dev.Compilations()
-	return json.NewEncoder(out).Encode(map[string]any{"engine": "ours", "device": dev.Kind, "model": encoder.Model().Name,
+	return json.NewEncoder(out).Encode(map[string]any{"engine": "ours", "device": dev.Kind, "dtype": *dtype, "model": encoder.Model().Name,
 		"passages": len(texts), "passages_s": best, "first_passages_s": first, "compiled": compiled,
 		"compile_s": took.Seconds()})
 }

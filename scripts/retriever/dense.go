@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
@@ -36,6 +37,7 @@ var kinds = []string{kindBM25, kindDense, kindHybrid, kindOpenSearch}
 type encoderOptions struct {
 	kind, model, backend string
 	queryPrefix, prefix  string
+	dtype                string
 	maxTokens, rrfK      int
 	flags                *pflag.FlagSet
 }
@@ -53,6 +55,8 @@ func addEncoder(flags *pflag.FlagSet) *encoderOptions {
 		`model wants, "passage: " for E5)`)
 	flags.IntVar(&o.maxTokens, "max_tokens", 0, "dense, hybrid: tokens of a passage that are seen (0: as many as the "+
 		"model wants)")
+	flags.StringVar(&o.dtype, "dtype", "f32", "dense, hybrid: type of the encoder's matrix products: f32, or bf16, which is "+
+		"faster on XLA and less exact")
 	return o
 }
 
@@ -64,7 +68,7 @@ func addFusion(flags *pflag.FlagSet, o *encoderOptions) {
 func (o *encoderOptions) check() error {
 	switch o.kind {
 	case kindBM25, kindOpenSearch:
-		for _, name := range []string{"model", "query_prefix", "passage_prefix", "max_tokens", "rrf_k"} {
+		for _, name := range []string{"model", "query_prefix", "passage_prefix", "max_tokens", "dtype", "rrf_k"} {
 			if o.flags.Changed(name) {
 				return fmt.Errorf("--%s goes with --kind dense or hybrid", name)
 			}
@@ -80,7 +84,8 @@ func (o *encoderOptions) check() error {
 		case o.maxTokens < 0:
 			return fmt.Errorf("--max_tokens is %d, must be at least 0", o.maxTokens)
 		}
-		return nil
+		_, err := policy.ParseDType(o.dtype)
+		return err
 	}
 	return fmt.Errorf("--kind is %q; want one of %v", o.kind, kinds)
 }
@@ -98,6 +103,7 @@ func (o *encoderOptions) source(s *source, dir string, log io.Writer) (dense.Sou
 	d := dense.Source{Index: o.part(dir, kindDense), Encoder: o.model, Rebuild: s.rebuild, Progress: showEncoding(log)}
 	d.Hub = weights.HubOptions{Warn: func(message string) { fmt.Fprintln(log, message) }}
 	d.Embed.MaxTokens = o.maxTokens
+	d.Embed.DType, _ = policy.ParseDType(o.dtype) // check knows the names
 	if o.flags.Changed("query_prefix") {
 		d.Embed.QueryPrefix = &o.queryPrefix
 	}

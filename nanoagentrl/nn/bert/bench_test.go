@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
@@ -13,9 +14,13 @@ import (
 )
 
 func randomModel(t testing.TB, dev *device.Device, cfg Config) *Model {
+	return randomModelOf(t, dev, cfg, dtypes.Float32)
+}
+
+func randomModelOf(t testing.TB, dev *device.Device, cfg Config, dtype dtypes.DType) *Model {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 5))
-	m, err := New(dev, cfg, func(_ string, shape []int) ([]float32, error) {
+	m, err := New(dev, cfg, dtype, func(_ string, shape []int) ([]float32, error) {
 		size := 1
 		for _, d := range shape {
 			size *= d
@@ -38,26 +43,29 @@ func miniLM() Config {
 
 // BenchmarkMiniLM encodes rows of random ids with an encoder of MiniLM's shape.
 func BenchmarkMiniLM(b *testing.B) {
-	m := randomModel(b, testdevice.Open(b, device.XLA), miniLM())
-	for _, shape := range [][2]int{{6, 160}, {32, 160}, {64, 16}} {
-		b.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(b *testing.B) {
-			ids, lengths := make([]int32, shape[0]*shape[1]), make([]int32, shape[0])
-			for i := range ids {
-				ids[i] = int32(i*7919) % 30000
-			}
-			for i := range lengths {
-				lengths[i] = int32(shape[1] - i%8)
-			}
-			start := time.Now()
-			_, err := m.Encode(ids, lengths, shape[1])
-			require.NoError(b, err)
-			first := time.Since(start)
-			for b.Loop() {
-				_, err := m.Encode(ids, lengths, shape[1])
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+		m := randomModelOf(b, testdevice.Open(b, device.XLA), miniLM(), dtype)
+		for _, shape := range [][2]int{{4, 256}, {8, 128}, {64, 16}} {
+			b.Run(fmt.Sprintf("%s/%dx%d", dtype, shape[0], shape[1]), func(b *testing.B) {
+				p := NewPack(shape[0], shape[1], 16)
+				for row := range shape[0] {
+					ids := make([]int32, shape[1]-row%8)
+					for i := range ids {
+						ids[i] = int32((row+i)*7919) % 30000
+					}
+					p.Put(row%16, row, 0, ids)
+				}
+				start := time.Now()
+				_, err := m.Encode(p)
 				require.NoError(b, err)
-			}
-			b.ReportMetric(float64(b.N*len(ids))/b.Elapsed().Seconds(), "tokens/s")
-			b.ReportMetric(first.Seconds(), "first-s")
-		})
+				first := time.Since(start)
+				for b.Loop() {
+					_, err := m.Encode(p)
+					require.NoError(b, err)
+				}
+				b.ReportMetric(float64(b.N*len(p.IDs))/b.Elapsed().Seconds(), "tokens/s")
+				b.ReportMetric(first.Seconds(), "first-s")
+			})
+		}
 	}
 }

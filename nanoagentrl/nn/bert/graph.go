@@ -8,13 +8,14 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 )
 
-// blocked is the score of padding: small enough to vanish in the softmax, and finite.
+// blocked is the score of a token of another text: small enough to vanish in the softmax, and finite.
 const blocked = -1e30
 
-// linear is x·w + b, with w stored [in, out]: of the layouts, the one that XLA's CPU plugin multiplies fastest.
+// linear is x·w + b, with w stored [in, out]: of the layouts, the one that XLA's CPU plugin multiplies fastest. The product
+// is taken in the type of w, the result has the type of x.
 func linear(x, w, b *Node) *Node {
-	y := DotGeneral(x, []int{1}, nil, w, []int{0}, nil) // [N, out]
-	return Add(y, ExpandLeftToRank(b, 2))               // [N, out]
+	y := DotGeneral(ConvertDType(x, w.DType()), []int{1}, nil, w, []int{0}, nil) // [N, out]
+	return Add(ConvertDType(y, x.DType()), ExpandLeftToRank(b, 2))               // [N, out]
 }
 
 // layerNorm is (x - mean) / sqrt(variance + eps) · w + b over the last axis (arXiv:1607.06450).
@@ -38,24 +39,22 @@ const (
 	numLayerParams     = 12
 )
 
-// embed returns [N, D] for ids [B, T]. places is the sum of the position embeddings and that of the first token type,
-// [MaxPositions, D].
-func embed(cfg *Config, p []*Node, ids *Node) *Node {
-	words, places, w, bias := p[0], p[1], p[2], p[3]
-	b, t, d := ids.Shape().Dim(0), ids.Shape().Dim(1), cfg.HiddenSize
-	x := Gather(words, ExpandAxes(ids, -1))                          // [B, T, D]
-	x = Add(x, ExpandAxes(SliceAxis(places, 0, AxisRange(0, t)), 0)) // [B, T, D]
-	return layerNorm(Reshape(x, b*t, d), w, bias, cfg.NormEps)       // [N, D]
+// embed returns [N, D] for ids and places [N]. positions is the sum of the position embeddings and that of the first
+// token type, [MaxPositions, D].
+func embed(cfg *Config, p []*Node, ids, places *Node) *Node {
+	words, positions, w, bias := p[0], p[1], p[2], p[3]
+	x := Add(Gather(words, ExpandAxes(ids, -1)), Gather(positions, ExpandAxes(places, -1))) // [N, D]
+	return layerNorm(x, w, bias, cfg.NormEps)
 }
 
-// visibility returns what is added to the scores of keys, 0 for tokens and blocked for padding, [B, 1, 1, T], from the
-// lengths [B] of the rows.
-func visibility(lengths *Node, t int) *Node {
-	g, b := lengths.Graph(), lengths.Shape().Dim(0)
-	places := Iota(g, shapes.Make(dtypes.Int32, b, t), 1)
-	isToken := LessThan(places, BroadcastToDims(ExpandAxes(lengths, -1), b, t)) // [B, T]
-	zeros := Zeros(g, shapes.Make(dtypes.Float32, b, t))
-	return Reshape(Where(isToken, zeros, AddScalar(zeros, blocked)), b, 1, 1, t) // [B, 1, 1, T]
+// visibility returns what is added to the scores, 0 where query and key belong to the same text and blocked elsewhere,
+// [B, 1, T, T], from the texts [B, T] of the tokens.
+func visibility(texts *Node) *Node {
+	b, t := texts.Shape().Dim(0), texts.Shape().Dim(1)
+	queries := BroadcastToDims(ExpandAxes(texts, 2), b, t, t)
+	keys := BroadcastToDims(ExpandAxes(texts, 1), b, t, t)
+	zeros := Zeros(texts.Graph(), shapes.Make(dtypes.Float32, b, t, t))
+	return ExpandAxes(Where(Equal(queries, keys), zeros, AddScalar(zeros, blocked)), 1) // [B, 1, T, T]
 }
 
 // attention returns the attention output [N, D] for x [N, D]. qkv is [D, 3D], with the scale of the scores in its
@@ -77,28 +76,23 @@ func attention(cfg *Config, x, qkv, bias, visible *Node, b, t int) *Node {
 	return Reshape(TransposeAllDims(o, 0, 2, 1, 3), b*t, h*e) // [N, D]
 }
 
-// block is one transformer block on x [N, D], for rows of the given lengths [B].
-func block(cfg *Config, p []*Node, x, lengths *Node) *Node {
-	b := lengths.Shape().Dim(0)
-	t := x.Shape().Dim(0) / b
-	visible := visibility(lengths, t)
-	x = Add(x, linear(attention(cfg, x, p[0], p[1], visible, b, t), p[2], p[3]))
+// block is one transformer block on x [N, D], for tokens of the given texts [B, T].
+func block(cfg *Config, p []*Node, x, texts *Node) *Node {
+	b, t := texts.Shape().Dim(0), texts.Shape().Dim(1)
+	x = Add(x, linear(attention(cfg, x, p[0], p[1], visibility(texts), b, t), p[2], p[3]))
 	x = layerNorm(x, p[4], p[5], cfg.NormEps)
 	f := gelu(linear(x, p[6], p[7])) // [N, F]
 	x = Add(x, linear(f, p[8], p[9]))
 	return layerNorm(x, p[10], p[11], cfg.NormEps)
 }
 
-// pool returns the mean of the token vectors of each row of x [N, D], scaled to length 1, as [B, D].
-func pool(x, lengths *Node) *Node {
-	g, b, d := x.Graph(), lengths.Shape().Dim(0), x.Shape().Dim(1)
-	t := x.Shape().Dim(0) / b
-	places := Iota(g, shapes.Make(dtypes.Int32, b, 1, t), 2)
-	isToken := LessThan(places, BroadcastToDims(Reshape(lengths, b, 1, 1), b, 1, t)) // [B, 1, T]
-	mask := ConvertDType(isToken, dtypes.Float32)
-	sum := DotGeneral(mask, []int{2}, []int{0}, Reshape(x, b, t, d), []int{1}, []int{0}) // [B, 1, D]
-	sum = Reshape(sum, b, d)                                                             // [B, D]
+// pool returns the mean of the token vectors of each text of slots [S], scaled to length 1, as [S, D], for x [N, D] and
+// the texts [N] of the tokens.
+func pool(x, texts, slots *Node) *Node {
+	n, s := texts.Shape().Dim(0), slots.Shape().Dim(0)
+	belongs := Equal(BroadcastToDims(ExpandAxes(slots, 1), s, n), BroadcastToDims(ExpandAxes(texts, 0), s, n))
+	sum := DotGeneral(ConvertDType(belongs, x.DType()), []int{1}, nil, x, []int{0}, nil) // [S, D]
 	// The mean has the direction of the sum.
-	length := Sqrt(ReduceAndKeep(Mul(sum, sum), ReduceSum, -1)) // [B, 1]
+	length := Sqrt(ReduceAndKeep(Mul(sum, sum), ReduceSum, -1)) // [S, 1]
 	return Div(sum, MaxScalar(length, 1e-12))
 }

@@ -3,6 +3,7 @@ package embed
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/nn/bert"
 )
 
 // Queries returns the vectors of queries, one after the other, [len(texts), Dim].
@@ -26,8 +28,7 @@ func (e *Encoder) Passages(ctx context.Context, texts []string, progress func(do
 // Tokens returns the ids that the encoder sees of each text, without a prefix.
 func (e *Encoder) Tokens(texts []string) [][]int32 { return e.tokenize("", texts) }
 
-// encode tokenizes the texts, puts those of like length together, and runs two batches at a time: one may compute on
-// all cores while the other does what only one can.
+// encode tokenizes the texts, lays them into batches, and runs two batches at a time: one may compute on all cores while the other does what only one can.
 func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, progress func(done int)) ([]float32, error) {
 	tokens := e.tokenize(prefix, texts)
 	lengths := make([]int, len(tokens))
@@ -49,7 +50,7 @@ func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, pro
 				stop(err)
 				return
 			}
-			if n := done.Add(int64(len(batches[i].texts))); progress != nil {
+			if n := done.Add(int64(batches[i].texts())); progress != nil {
 				progress(int(n))
 			}
 		}
@@ -67,20 +68,23 @@ func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, pro
 
 // run encodes a batch into its places in out.
 func (e *Encoder) run(b batch, tokens [][]int32, out []float32) error {
-	ids, lengths := make([]int32, b.rows*b.width), make([]int32, b.rows)
-	for row := range lengths {
-		lengths[row] = 1 // of padding
-		if row < len(b.texts) {
-			lengths[row] = int32(copy(ids[row*b.width:], tokens[b.texts[row]]))
+	pack := bert.NewPack(b.height, b.width, b.slots)
+	var texts []int
+	for row, members := range b.rows {
+		column := 0
+		for _, text := range members {
+			pack.Put(len(texts), row, column, tokens[text])
+			column += len(tokens[text])
+			texts = append(texts, text)
 		}
 	}
-	vectors, err := e.net.Encode(ids, lengths, b.width)
+	vectors, err := e.net.Encode(pack)
 	if err != nil {
 		return err
 	}
 	dim := e.model.Dim
-	for row, text := range b.texts {
-		v := vectors[row*dim : (row+1)*dim]
+	for slot, text := range texts {
+		v := vectors[slot*dim : (slot+1)*dim]
 		if !(v[0]-v[0] == 0) { // NaN or infinite
 			return fmt.Errorf("the encoder %s gave a vector that is no number; its weights are damaged", e.model.Name)
 		}
@@ -128,49 +132,68 @@ func budget(kind device.Kind) int {
 	return 1 << 10
 }
 
-// batch is a part of the texts that is encoded at once: their places, and the shape they are padded to.
+// batch is a part of the texts that is encoded at once: those of each row, and the shape they are padded to.
 type batch struct {
-	texts       []int
-	rows, width int
+	rows                 [][]int
+	height, width, slots int
 }
 
-// manyTexts is the number of texts from which the time to compile more shapes is worth the padding it saves.
-const manyTexts = 4096
+// texts returns the number of texts.
+func (b *batch) texts() (n int) {
+	for _, row := range b.rows {
+		n += len(row)
+	}
+	return n
+}
 
-// plan puts texts of the given lengths in tokens into batches, the longest first. Texts are padded to one of few
-// widths, at most longest, and rows are filled up to one of few numbers, so that few shapes are compiled. The plan
-// follows from the lengths alone.
+// least is the smallest width of a row and the smallest number of slots of a batch.
+const least = 16
+
+// plan lays texts of the given lengths in tokens into rows, several to a row (Krell and others, arXiv:2107.02027), and
+// rows into batches of at most budget tokens. Hardly anything is padding, and few shapes are compiled: the width is the
+// power of two that holds the longest text, at most longest; the other sizes are powers of two. The plan follows from
+// the lengths alone.
 func plan(lengths []int, longest, budget int) (batches []batch) {
+	if len(lengths) == 0 {
+		return nil
+	}
+	most := slices.Max(lengths)
+	width := min(max(least, power(most)), max(longest, most))
+	height := max(1, budget/width)
+	for rows := range slices.Chunk(pack(lengths, width), height) {
+		b := batch{rows: rows, height: min(power(len(rows)), height), width: width}
+		b.slots = max(least, power(b.texts()))
+		batches = append(batches, b)
+	}
+	return batches
+}
+
+// pack lays texts into rows of a width, the longest first, each where it leaves the least room.
+func pack(lengths []int, width int) (rows [][]int) {
 	order := make([]int, len(lengths))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return lengths[b] - lengths[a] })
-	step := 32
-	if len(lengths) >= manyTexts {
-		step = 16
-	}
-	for len(order) > 0 {
-		width := min(bucket(lengths[order[0]], step), max(longest, lengths[order[0]]))
-		most := max(1, budget/width)
-		n := 1
-		for n < min(most, len(order)) && 4*lengths[order[n]] >= 3*(width-step) {
-			n++
+	open := make([][]int, width+1) // rows by the room that is left in them
+	for _, text := range order {
+		length := lengths[text]
+		room := length
+		for room <= width && len(open[room]) == 0 {
+			room++
 		}
-		rows := 1
-		for rows < n {
-			rows *= 2
+		row := len(rows)
+		if room > width {
+			room, rows = width, append(rows, nil)
+		} else {
+			last := len(open[room]) - 1
+			row, open[room] = open[room][last], open[room][:last]
 		}
-		batches = append(batches, batch{texts: order[:n], rows: min(rows, most), width: width})
-		order = order[n:]
+		rows[row] = append(rows[row], text)
+		open[room-length] = append(open[room-length], row)
 	}
-	return batches
+	return rows
 }
 
-// bucket rounds a length up.
-func bucket(n, step int) int {
-	if n <= 64 {
-		step = 16
-	}
-	return (n + step - 1) / step * step
-}
+// power returns the smallest power of two that is at least n.
+func power(n int) int { return 1 << bits.Len(uint(n-1)) }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/x448/float16"
@@ -106,6 +107,9 @@ func TestMiniLMAgreesWithSentenceTransformersOnOddTexts(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, len(texts), 20)
 		requireAgree(t, e, texts, want)
+		if dev.Kind != device.Go {
+			requireAgree(t, miniLM(t, dev, Options{DType: dtypes.BFloat16}), texts, want)
+		}
 	})
 }
 
@@ -131,4 +135,5 @@ func TestMiniLMAgreesWithSentenceTransformersOnPassages(t *testing.T) {
 	}
 	require.Greater(t, cut, 5, "some must be longer than the model sees")
 	requireAgree(t, e, texts, want)
+	requireAgree(t, miniLM(t, testdevice.Open(t, device.XLA), Options{DType: dtypes.BFloat16}), texts, want)
 }
