@@ -229,8 +229,11 @@ func (r *Run) finishTrain(ctx context.Context) (err error) {
 			filepath.Join(cfg.RunDir, learn.MetricsName), missing, t.Step())
 	}
 	if t.Step() >= cfg.Steps {
-		fmt.Fprintf(r.opts.Out, "resume   this run is complete: all %d steps are done; for more, add --set steps=N, for a new "+
-			"run, another --run_dir\n", cfg.Steps)
+		more := "for a new one, give another --run_dir"
+		if cfg.LRSchedule == "constant" { // with another one, the number of steps changes every step
+			more = "for more, add --set steps=N, for a new one, another --run_dir"
+		}
+		fmt.Fprintf(r.opts.Out, "resume   this run is complete, all %d steps are done; %s\n", cfg.Steps, more)
 	}
 	if err := cfg.Save(filepath.Join(cfg.RunDir, "config.yaml")); err != nil {
 		return err

@@ -265,3 +265,21 @@ func TestFaultsNameWhereTheValueCameFrom(t *testing.T) {
 	_, _, err = Open(path, nil)
 	require.ErrorContains(t, err, path+": train_data: ")
 }
+
+// The figure that a file names is that of its own run; a run elsewhere does not draw over it.
+func TestRunElsewhereDrawsNoFigureUnlessAsked(t *testing.T) {
+	path := write(t, valid+"figure: f.png\n")
+	open := func(args ...string) string {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f := AddFlags(flags)
+		require.NoError(t, flags.Parse(append([]string{"--config", path}, args...)))
+		c, _, err := f.Open()
+		require.NoError(t, err)
+		return c.Figure
+	}
+	assert.Equal(t, "f.png", open())
+	assert.Empty(t, open("--run_dir", "other"))
+	assert.Equal(t, "g.png", open("--run_dir", "other", "--set", "figure=g.png"))
+	_, _, err := Open(path, []string{"figure=x.foo"})
+	assert.ErrorContains(t, err, "--set figure=x.foo: figure: got \"x.foo\", want a file that ends in .png or .svg")
+}

@@ -35,6 +35,9 @@ func (f *Flags) Open() (c *Config, changes []string, err error) {
 	overrides := slices.Clip(f.overrides)
 	if f.set.Changed("run_dir") {
 		overrides = append(overrides, "run_dir="+f.runDir)
+		if !slices.ContainsFunc(overrides, func(o string) bool { return strings.HasPrefix(o, "figure=") }) {
+			overrides = append(overrides, "figure=") // The file's figure is that of the run in the file's own folder.
+		}
 	}
 	if f.set.Changed("data_dir") {
 		overrides = append(overrides, "data_dir="+f.dataDir)

@@ -217,6 +217,9 @@ func (c *Config) checkPrompt(fault faultFunc) {
 }
 
 func (c *Config) checkTraining(fault faultFunc) {
+	if end := strings.ToLower(filepath.Ext(c.Figure)); c.Figure != "" && c.Figure != NoFigure && end != ".png" && end != ".svg" {
+		fault("figure", "got %q, want a file that ends in .png or .svg, none, or nothing", c.Figure)
+	}
 	c.checkGroups(fault)
 	if c.Minibatches > 0 && c.PromptsPerStep%c.Minibatches != 0 {
 		fault("minibatches", "%d does not divide prompts_per_step (%d)", c.Minibatches, c.PromptsPerStep)

@@ -24,6 +24,8 @@ const (
 	// RecipeName holds the recipe as it was resolved, ResultName the Result.
 	RecipeName = "recipe.yaml"
 	ResultName = "warmstart.json"
+	// ResumeName is the folder of what an interrupted training goes on from.
+	ResumeName = "resume"
 
 	progressName = "progress.json"
 )

@@ -241,7 +241,4 @@ func (t *trainer) step(ctx context.Context, stage *Stage) (*score, float64, erro
 	return s, norm, nil
 }
 
-// resumeFolder is the folder, within Options.Dir, of what an interrupted training left.
-const resumeFolder = "resume"
-
-func resumeDir(dir string) string { return filepath.Join(dir, resumeFolder) }
+func resumeDir(dir string) string { return filepath.Join(dir, ResumeName) }

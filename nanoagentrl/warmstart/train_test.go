@@ -113,7 +113,7 @@ func TestInterruptedTrainingGoesOnToTheSameModel(t *testing.T) {
 	require.NotContains(t, out.String(), "stage 1/2")
 	require.Len(t, result.Stages, 2)
 	require.Equal(t, hash(t, whole), hash(t, parts))
-	require.NoDirExists(t, filepath.Join(parts, resumeFolder))
+	require.NoDirExists(t, filepath.Join(parts, ResumeName))
 }
 
 func TestResultSaysWhatItTookAndHowGoodItIs(t *testing.T) {

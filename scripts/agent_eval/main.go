@@ -54,6 +54,13 @@ func evaluate(ctx context.Context, args []string, stdout io.Writer) error {
 	methods := scalemcp.Methods
 	if flags.Changed("method") {
 		methods = []scalemcp.Method{scalemcp.Method(*method)}
+		if !*asJSON { // the others beside it
+			for _, other := range scalemcp.Methods {
+				if other != methods[0] {
+					methods = append(methods, other)
+				}
+			}
+		}
 	}
 	switch {
 	case *name != benchmark:

@@ -18,6 +18,7 @@ import (
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/device"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/policy"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve"
+	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/bm25"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/retrieve/dense"
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/weights"
 )
@@ -163,7 +164,7 @@ func (o *encoderOptions) openDenseEngine(ctx context.Context, s *source, log io.
 	if err != nil {
 		return nil, errors.Join(err, free())
 	}
-	if lexical.Index().Len() != x.Len() {
+	if lexical.Index().Len() != x.Len() || otherCorpus(lexical.Index().Manifest(), x.Manifest()) {
 		err := fmt.Errorf("the two halves of the index in %s are of different corpora, with %d and %d passages; build it "+
 			"again (retriever index --kind hybrid --rebuild)", s.index, lexical.Index().Len(), x.Len())
 		return nil, errors.Join(err, lexical.Close(), free())
@@ -176,6 +177,11 @@ func (o *encoderOptions) openDenseEngine(ctx context.Context, s *source, log io.
 		},
 		close: func() error { return errors.Join(lexical.Close(), free()) },
 	}, nil
+}
+
+// otherCorpus reports whether two indexes on the disk were made of different corpora.
+func otherCorpus(words *bm25.Manifest, meaning *dense.Manifest) bool {
+	return words != nil && meaning != nil && words.Corpus.SHA256 != meaning.Corpus.SHA256
 }
 
 // describeDense says in a line what is searched.

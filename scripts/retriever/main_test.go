@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -186,7 +187,29 @@ func TestDenseAndHybridFindTheSameFromCorpusAndIndex(t *testing.T) {
 		assert.Equal(t, 2, code)
 		assert.Contains(t, stderr, "does not belong to this corpus")
 	}
-	code, _, stderr := perform(t.Context(), "search", "--corpus", corpus, "--kind", "dense", "--model", t.TempDir(), "q")
+	// Halves of different corpora with as many passages.
+	dir, other := filepath.Join(t.TempDir(), "hybrid"), filepath.Join(t.TempDir(), "other.jsonl")
+	text, err := os.ReadFile(corpus)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(text), "\n")
+	slices.Reverse(lines)
+	require.NoError(t, os.WriteFile(other, []byte(strings.Join(lines, "")), 0o644))
+	for kind, from := range map[string]string{"bm25": other, "dense": corpus} {
+		args := []string{"index", "--corpus", from, "--out", filepath.Join(dir, kind), "--kind", kind}
+		if kind == "dense" {
+			args = append(args, "--model", model, "--backend", "go")
+		}
+		code, _, stderr := perform(t.Context(), args...)
+		require.Equal(t, 0, code, stderr)
+	}
+	code, _, stderr := perform(t.Context(), "search", "--index", dir, "--kind", "hybrid", "--model", model, "--backend", "go", "q")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stderr, "of different corpora")
+	code, _, stderr = perform(t.Context(), "search", "--index", filepath.Join(dir, "dense"), "q")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stderr, "search it with --kind dense")
+
+	code, _, stderr = perform(t.Context(), "search", "--corpus", corpus, "--kind", "dense", "--model", t.TempDir(), "q")
 	assert.Equal(t, 2, code)
 	assert.Contains(t, stderr, "there is no config.json")
 }

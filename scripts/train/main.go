@@ -70,6 +70,9 @@ func run(ctx context.Context, args []string, out io.Writer, saved *string) error
 	if flags.Changed("ckpt") && !*evalOnly {
 		return errors.New("--ckpt only goes with --eval_only; a run resumes from its run_dir by itself")
 	}
+	if *ckpt == "" {
+		return errors.New("--ckpt is empty; give base, last, best or the folder of a checkpoint")
+	}
 	cfg, changes, err := settings.Open()
 	if err != nil {
 		return err

@@ -156,7 +156,7 @@ func TestTrainEvaluateAndResumeFromTheCommandLine(t *testing.T) {
 
 	code, out, errOut = w.train("--set", "steps=3")
 	require.Zero(t, code, errOut)
-	require.Contains(t, out, "this run is complete: all 3 steps are done; for more, add --set steps=N")
+	require.Contains(t, out, "this run is complete, all 3 steps are done; for more, add --set steps=N")
 
 	before := w.files()
 	code, out, errOut = w.train("--eval_only")

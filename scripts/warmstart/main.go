@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/nano-agentrl/nano-agentrl/nanoagentrl/warmstart"
@@ -61,6 +63,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	for _, change := range changes {
 		fmt.Fprintf(out, "set      %s\n", change)
 	}
+	if err := checkOut(*dir); err != nil {
+		return err
+	}
 	opts := warmstart.Options{Dir: *dir, Out: out, Terminal: cli.IsTerminal(out)}
 	if *profile {
 		opts.Profile = errOut
@@ -72,4 +77,21 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	fmt.Fprintf(out, "done     %.2fM tokens, %.0f s; the model is in %s (%.2f MB)\n", float64(result.Tokens)/1e6,
 		result.Seconds, filepath.Clean(*dir), float64(result.WeightBytes)/1e6)
 	return nil
+}
+
+// checkOut refuses a folder that holds something else than a warm start, made or under way.
+func checkOut(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, name := range []string{warmstart.ResultName, warmstart.ResumeName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("--out: %s holds other files; name a new folder or that of a warm start", dir)
 }

@@ -47,6 +47,7 @@ func TestFaultsAreNamedAndNothingIsWritten(t *testing.T) {
 		`unexpected argument "x"`:                  {"--config", path, "--out", dir, "x"},
 		`unknown key "sed"; did you mean seed?`:    {"--config", path, "--out", dir, "--set", "sed=1"},
 		"model.layers: got 0, want at least 1":     {"--config", path, "--out", dir, "--set", "model.layers=0"},
+		"holds other files; name a new folder":     {"--config", path, "--out", filepath.Dir(path)},
 		"none.yaml":                                {"--config", "none.yaml", "--out", dir},
 	} {
 		code, _, errOut := call(t, t.Context(), args...)

@@ -4,6 +4,7 @@
 package dense
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -70,6 +71,9 @@ func (m *Manifest) CheckModel(dir string, model embed.Model) error {
 		return mismatch("its vectors have %d values, those of %s %d", made.Dim, model.Name, model.Dim)
 	case made.MaxTokens != model.MaxTokens:
 		return mismatch("its passages were cut off at %d tokens, not %d", made.MaxTokens, model.MaxTokens)
+	case made.DType != model.DType:
+		return mismatch("its vectors were made in %s, those of queries would be in %s", cmp.Or(made.DType, "f32"),
+			cmp.Or(model.DType, "f32"))
 	case made.PassagePrefix != model.PassagePrefix:
 		return mismatch("its passages had the prefix %q, not %q", made.PassagePrefix, model.PassagePrefix)
 	}

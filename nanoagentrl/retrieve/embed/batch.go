@@ -2,6 +2,7 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"runtime"
@@ -28,8 +29,17 @@ func (e *Encoder) Passages(ctx context.Context, texts []string, progress func(do
 // Tokens returns the ids that the encoder sees of each text, without a prefix.
 func (e *Encoder) Tokens(texts []string) [][]int32 { return e.tokenize("", texts) }
 
-// encode tokenizes the texts, lays them into batches, and runs two batches at a time: one may compute on all cores while the other does what only one can.
+// errClosed is the error of encoding with an encoder that was closed.
+var errClosed = errors.New("the encoder was closed")
+
+// encode tokenizes the texts, lays them into batches, and runs two batches at a time: one may compute on all cores while
+// the other does what only one can.
 func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, progress func(done int)) ([]float32, error) {
+	e.use.RLock()
+	defer e.use.RUnlock()
+	if e.closing.Load() {
+		return nil, errClosed
+	}
 	tokens := e.tokenize(prefix, texts)
 	lengths := make([]int, len(tokens))
 	for i, ids := range tokens {
@@ -42,6 +52,10 @@ func (e *Encoder) encode(ctx context.Context, prefix string, texts []string, pro
 	var next, done atomic.Int64
 	work := func() {
 		for ctx.Err() == nil {
+			if e.closing.Load() {
+				stop(errClosed)
+				return
+			}
 			i := int(next.Add(1)) - 1
 			if i >= len(batches) {
 				return

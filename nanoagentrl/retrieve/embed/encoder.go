@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 
@@ -49,6 +51,8 @@ type Model struct {
 	MaxTokens     int    `json:"max_tokens"`
 	QueryPrefix   string `json:"query_prefix"`
 	PassagePrefix string `json:"passage_prefix"`
+	// DType is the type of the matrix products if that is not f32.
+	DType string `json:"dtype,omitempty"`
 }
 
 // Encoder is a loaded sentence encoder. It is safe for concurrent use.
@@ -58,6 +62,10 @@ type Encoder struct {
 	tokenizer *tokenizer.WordPiece
 	lowercase bool
 	model     Model
+	// use is held by whoever encodes, so that Close waits for them.
+	use     sync.RWMutex
+	closing atomic.Bool
+	closed  bool
 }
 
 // Open loads the model that ref names, a folder or a name on the Hugging Face hub (see weights.Resolve), onto a device.
@@ -86,6 +94,9 @@ func open(dev *device.Device, dir, ref string, o Options) (*Encoder, error) {
 	}
 	e := &Encoder{dev: dev, lowercase: s.lowercase, model: Model{Name: nameOf(dir, ref), Dim: s.config.HiddenSize,
 		MaxTokens: s.maxTokens, QueryPrefix: s.queryPrefix, PassagePrefix: s.passagePrefix}}
+	if dtype == dtypes.BFloat16 {
+		e.model.DType = "bf16"
+	}
 	if o.QueryPrefix != nil {
 		e.model.QueryPrefix = *o.QueryPrefix
 	}
@@ -135,6 +146,13 @@ func load(dev *device.Device, dir string, config bert.Config, dtype dtypes.DType
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	for _, name := range file.Names() {
+		var layer int
+		if _, err := fmt.Sscanf(strings.TrimPrefix(name, "bert."), "encoder.layer.%d.", &layer); err == nil && layer >= config.NumLayers {
+			return nil, fmt.Errorf("%s: there is a tensor %s, but config.json has %d layers; they belong to different models",
+				filepath.Join(dir, weightsName), name, config.NumLayers)
+		}
+	}
 	return bert.New(dev, config, dtype, func(name string, shape []int) ([]float32, error) {
 		for _, stored := range []string{name, "bert." + name} {
 			info, ok := file.Info(stored)
@@ -185,5 +203,13 @@ func (e *Encoder) Dim() int { return e.model.Dim }
 // Device returns the device that the encoder runs on.
 func (e *Encoder) Device() *device.Device { return e.dev }
 
-// Close frees the weights.
-func (e *Encoder) Close() { e.net.Free() }
+// Close waits for batches under way and frees the weights. Encoding ends with an error after that.
+func (e *Encoder) Close() {
+	e.closing.Store(true)
+	e.use.Lock()
+	defer e.use.Unlock()
+	if !e.closed {
+		e.closed = true
+		e.net.Free()
+	}
+}

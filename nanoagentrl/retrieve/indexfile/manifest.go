@@ -33,7 +33,7 @@ func readManifest(dir string, into any) (path string, err error) {
 	path = filepath.Join(dir, ManifestName)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return path, fmt.Errorf("%s: %w; build one with retriever index --corpus FILE --out %s", dir, ErrNoIndex, dir)
+		return path, fmt.Errorf("%s: %w; build one with retriever index --kind bm25|dense|hybrid --corpus FILE --out DIR", dir, ErrNoIndex)
 	}
 	if err != nil {
 		return path, err
@@ -51,6 +51,10 @@ func ReadManifest(dir string, want Head, m Manifest) error {
 	path, err := readManifest(dir, &head)
 	if err != nil {
 		return err
+	}
+	if head.Kind != want.Kind {
+		return fmt.Errorf("%s describes an index of kind %q; %s was asked for: search it with --kind %s (retriever_kind in a config), "+
+			"or name another folder", path, head.Kind, want.Kind, head.Kind)
 	}
 	if head != want {
 		return fmt.Errorf("%s describes an index of kind %q in format %d; this program reads %s in format %d here: name another folder, or "+
