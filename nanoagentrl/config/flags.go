@@ -20,7 +20,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	f := &Flags{set: set}
 	set.SetNormalizeFunc(NormalizeFlag)
 	set.StringVar(&f.path, "config", "", "YAML file with the settings of the run")
-	set.StringVar(&f.runDir, "run_dir", "", "folder of the run's files (the file's run_dir if not given)")
+	set.StringVar(&f.runDir, "run_dir", "", "folder of the run's files, where its curves are drawn too (the file's run_dir and figure if not given)")
 	set.StringVar(&f.dataDir, "data_dir", "", "folder of data sets that can be named (the file's data_dir if not given)")
 	set.StringArrayVar(&f.overrides, "set", nil, "override one setting, key=value; may be given several times")
 	return f

@@ -210,6 +210,9 @@ func (o *encoderOptions) buildDense(ctx context.Context, s *source, dir string, 
 	if err != nil {
 		return err
 	}
+	if err := searcher.Index().Verify(ctx); err != nil {
+		return errors.Join(err, searcher.Close())
+	}
 	fmt.Fprintf(stdout, "%s: %s; %v\n", from.Index, describeDense(searcher.Index()), time.Since(start).Round(time.Millisecond))
 	return searcher.Close()
 }

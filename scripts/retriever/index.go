@@ -76,6 +76,9 @@ func buildWords(ctx context.Context, s *source, out string, workers int, stdout,
 	if err != nil {
 		return err
 	}
+	if err := x.Verify(ctx); err != nil { // It may have been there before.
+		return errors.Join(err, x.Close())
+	}
 	fmt.Fprintf(stdout, "%s: %s; %v\n", out, describe(x), time.Since(start).Round(time.Millisecond))
 	return x.Close()
 }

@@ -241,8 +241,10 @@ func TestDamagedIndexIsNotSearched(t *testing.T) {
 	require.NoError(t, err)
 	text[len(text)/2] ^= 1
 	require.NoError(t, os.WriteFile(path, text, 0o644))
-	for _, args := range [][]string{{"serve", "--port", "0"}, {"search", "x"}, {"verify"}} {
-		code, stdout, stderr := perform(t.Context(), append(args, "--index", dir)...)
+	corpus := writeCorpus(t, 60)
+	for _, args := range [][]string{{"serve", "--port", "0", "--index", dir}, {"search", "x", "--index", dir}, {"verify", "--index", dir},
+		{"index", "--corpus", corpus, "--out", dir}} {
+		code, stdout, stderr := perform(t.Context(), args...)
 		assert.Equal(t, 2, code)
 		assert.Empty(t, stdout)
 		assert.Contains(t, stderr, "the index is damaged")
@@ -320,6 +322,8 @@ func TestBadInputIsOneLineAndStatusTwo(t *testing.T) {
 		"unknown flag: --corpse; see --help":       {"serve", "--corpse", "x"},
 		`unexpected argument "x"; see --help`:      {"serve", "x"},
 		"give --index DIR":                         {"verify"},
+		"--topk is -1, must be more than 0":        {"serve", "--corpus", "x", "--topk", "-1"},
+		"--timeout is -1s, must be more than 0":    {"serve", "--corpus", "x", "--timeout", "-1s"},
 		"--workers is -1, must be at least 0":      {"index", "--corpus", "x", "--out", "y", "--workers", "-1"},
 	} {
 		code, stdout, stderr := perform(t.Context(), args...)

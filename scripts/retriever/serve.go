@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -73,6 +74,12 @@ func serveCommand(flags *pflag.FlagSet) func(context.Context, []string, io.Write
 		}
 		if *port < 0 || *port > 65535 {
 			return fmt.Errorf("--port is %d, must be from 0 to 65535", *port)
+		}
+		for _, name := range []string{"topk", "max_topk", "max_batch", "max_query_bytes", "max_body_bytes", "max_concurrent",
+			"max_waiting", "timeout", "grace"} {
+			if value := flags.Lookup(name).Value.String(); value == "0" || value == "0s" || strings.HasPrefix(value, "-") {
+				return fmt.Errorf("--%s is %s, must be more than 0", name, value)
+			}
 		}
 		log, err := newLog(errOut, *format, *level)
 		if err != nil {

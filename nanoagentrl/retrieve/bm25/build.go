@@ -53,6 +53,9 @@ func Build(ctx context.Context, corpus, dir string, o BuildOptions) (*Manifest, 
 	if err != nil {
 		return nil, err
 	}
+	if m, err := ReadManifest(dir); err == nil && !o.Rebuild { // Nothing is written: the folder may be read-only.
+		return m, m.Check(ctx, dir, corpus, o.Analyzer)
+	}
 	unlock, err := indexfile.Lock(dir)
 	if err != nil {
 		return nil, err

@@ -252,8 +252,10 @@ func TestIndexOfAnotherCorpusIsRefused(t *testing.T) {
 func TestBuildOfAFinishedIndexDoesNothing(t *testing.T) {
 	corpus := writeCorpus(t, passagesOf("red fox"))
 	dir := built(t, corpus, BuildOptions{})
+	require.NoError(t, os.Remove(filepath.Join(dir, ".lock")))
 	_, err := Build(t.Context(), corpus, dir, BuildOptions{Progress: func(Progress) { t.Error("it built again") }})
 	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(dir, ".lock"), "the folder may be read-only")
 }
 
 func TestFaultsOfTheCorpusNameFileAndLine(t *testing.T) {

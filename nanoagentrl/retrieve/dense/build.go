@@ -51,6 +51,15 @@ func Build(ctx context.Context, corpus, dir string, encoder *embed.Encoder, o Bu
 	if err != nil {
 		return nil, err
 	}
+	check := func(m *Manifest) (*Manifest, error) {
+		if err := m.CheckModel(dir, encoder.Model()); err != nil {
+			return nil, err
+		}
+		return m, m.Check(ctx, dir, corpus)
+	}
+	if m, err := ReadManifest(dir); err == nil && !o.Rebuild { // Nothing is written: the folder may be read-only.
+		return check(m)
+	}
 	unlock, err := indexfile.Lock(dir)
 	if err != nil {
 		return nil, err
@@ -63,10 +72,7 @@ func Build(ctx context.Context, corpus, dir string, encoder *embed.Encoder, o Bu
 	}
 	m, err := ReadManifest(dir)
 	if err == nil {
-		if err := m.CheckModel(dir, encoder.Model()); err != nil {
-			return nil, err
-		}
-		return m, m.Check(ctx, dir, corpus)
+		return check(m)
 	}
 	if !errors.Is(err, indexfile.ErrNoIndex) {
 		return nil, err
