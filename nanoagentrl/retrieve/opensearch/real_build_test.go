@@ -229,7 +229,23 @@ func killedAndRestarted(t *testing.T, node *opensearchtest.Node) {
 	patient := &retrieve.Outlast{Searcher: y, Failures: 100, Pause: 500 * time.Millisecond, MaxPause: time.Second,
 		Note: func(m string) { notes = append(notes, m) }}
 	back := make(chan [][]episode.Passage, 1)
-	go func() { back <- search(t, patient, 3, queries...) }()
+	go func() {
+		defer close(back)
+		for range 100 { // A node that comes back may answer some queries before all shards are there.
+			results := patient.Search(t.Context(), queries, 3)
+			var found [][]episode.Passage
+			for _, r := range results {
+				if r.Err == nil {
+					found = append(found, r.Passages)
+				}
+			}
+			if len(found) == len(results) {
+				back <- found
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}()
 	node.Restart()
 	assert.Equal(t, want, <-back, "the same passages after the restart")
 	assert.NotEmpty(t, notes)
