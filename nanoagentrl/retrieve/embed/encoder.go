@@ -65,7 +65,6 @@ type Encoder struct {
 	// use is held by whoever encodes, so that Close waits for them.
 	use     sync.RWMutex
 	closing atomic.Bool
-	closed  bool
 }
 
 // Open loads the model that ref names, a folder or a name on the Hugging Face hub (see weights.Resolve), onto a device.
@@ -205,11 +204,10 @@ func (e *Encoder) Device() *device.Device { return e.dev }
 
 // Close waits for batches under way and frees the weights. Encoding ends with an error after that.
 func (e *Encoder) Close() {
-	e.closing.Store(true)
+	if e.closing.Swap(true) {
+		return
+	}
 	e.use.Lock()
 	defer e.use.Unlock()
-	if !e.closed {
-		e.closed = true
-		e.net.Free()
-	}
+	e.net.Free()
 }
